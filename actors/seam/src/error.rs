@@ -15,6 +15,10 @@ pub enum CancelCause {
     Parent,
     /// The handle was dropped without `dispose` or `detach`.
     Dropped,
+    /// It was disposed before it had settled.
+    Disposed,
+    /// The last handle of the service was dropped without a shutdown.
+    ServiceDropped,
     /// The root above was dropped.
     RootDropped,
     /// A deadline passed.
@@ -45,6 +49,8 @@ impl fmt::Display for CancelCause {
             Self::Token => f.write_str("the token of its request was cancelled"),
             Self::Parent => f.write_str("its parent ended or was cancelled"),
             Self::Dropped => f.write_str("its handle was dropped"),
+            Self::Disposed => f.write_str("it was disposed before it had settled"),
+            Self::ServiceDropped => f.write_str("the service was dropped"),
             Self::RootDropped => f.write_str("the root above it was dropped"),
             Self::Deadline(kind) => write!(f, "its {kind} deadline passed"),
             Self::Batch => f.write_str("its batch stopped"),

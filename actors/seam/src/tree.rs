@@ -165,6 +165,8 @@ pub struct Node {
     pub usage: Option<Box<Usage>>,
     /// How it ended, once it has.
     pub stop_reason: Option<StopReason>,
+    /// The code of the error that rejected its start.
+    pub error: Option<Arc<str>>,
     /// What may be left of it.
     pub leaked: Option<Arc<str>>,
     /// Grows with every change in the service; a record with a higher one is newer.
@@ -193,6 +195,7 @@ impl Node {
             last_progress: None,
             usage: None,
             stop_reason: None,
+            error: None,
             leaked: None,
             revision: 0,
         }
@@ -332,6 +335,9 @@ impl Tree {
             }
             if let Some(reason) = &node.stop_reason {
                 fact(&text::sanitised(reason.as_str()));
+            }
+            if let Some(error) = &node.error {
+                fact(error);
             }
             if let Some(wait) = &node.wait {
                 let since = node.wait_since.unwrap_or(node.since).until(self.taken_at);
