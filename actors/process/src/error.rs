@@ -54,7 +54,7 @@ pub enum SpawnError {
         bytes: usize,
     },
     /// The system refused for any other reason, which is the source.
-    #[error("{} could not be started; see the cause, and check the limits on processes and open files", .program.display())]
+    #[error("{} could not be started: {source}; check what it names, or the limits on processes and open files", .program.display())]
     SpawnFailed {
         /// The program that was to run.
         program: PathBuf,

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_short_ladder_keeps_its_proportions() {
-        assert_eq!(Ladder::within(Duration::from_secs(60)), Ladder::default());
+        assert_eq!(Ladder::within(Duration::from_secs(50)), Ladder::default());
         let short = Ladder::within(Duration::from_millis(500));
         assert_eq!((short.eof.as_millis(), short.term.as_millis(), short.kill.as_millis()), (100, 200, 200));
         assert_eq!(Ladder::within(Duration::ZERO).kill, Duration::ZERO);

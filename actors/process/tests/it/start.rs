@@ -55,10 +55,10 @@ async fn each_start_error_is_typed_and_says_what_to_do() {
         (Command::new("sh", &plain), "CWD_NOT_USABLE", "not a directory"),
         (Command::new("sh", "/").arg(&long), "PROMPT_TOO_LONG", "on stdin"),
         (Command::new("sh", "/").args(vec![&long[1..]; 100]), "PROMPT_TOO_LONG", "on stdin"),
-        (Command::new("sh\0", "/"), "SPAWN_FAILED", "see the cause"),
-        (Command::new("sh", "/").args(["-c", "a\0b"]), "SPAWN_FAILED", "see the cause"),
-        (Command::new("sh", "/").env("A=B", ""), "SPAWN_FAILED", "see the cause"),
-        (Command::new("sh", "/").env("A", "\0"), "SPAWN_FAILED", "see the cause"),
+        (Command::new("sh\0", "/"), "SPAWN_FAILED", "could not be started: "),
+        (Command::new("sh", "/").args(["-c", "a\0b"]), "SPAWN_FAILED", "could not be started: "),
+        (Command::new("sh", "/").env("A=B", ""), "SPAWN_FAILED", "could not be started: "),
+        (Command::new("sh", "/").env("A", "\0"), "SPAWN_FAILED", "could not be started: "),
     ];
     for (command, code, part) in cases {
         let error = error(&command);
