@@ -5,6 +5,10 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 /// The group that a child leads. Once it is known to be empty it is never signalled again: its number may then
 /// belong to somebody else.
+///
+/// The number is pinned by the unreaped leader, and after the reaping, which only a teardown or a drop does, by
+/// whatever member is left. What remains is a teardown that is cut short between reaping and the last member's
+/// end: the drop that follows signals a group that was alive at the last look.
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,

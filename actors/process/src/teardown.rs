@@ -131,7 +131,11 @@ impl Process {
             tracing::debug!(pid = self.id(), ?stage, ?bound, "teardown of a child process");
             match stage {
                 Stage::Exited | Stage::Eof => {}
-                Stage::Term => self.group.signal(Signal::TERM),
+                Stage::Term => {
+                    self.group.signal(Signal::TERM);
+                    // A stopped process would not hear of it until somebody continued it.
+                    self.group.signal(Signal::CONT);
+                }
                 Stage::Kill => self.group.signal(Signal::KILL),
             }
             let gone = tokio::select! {

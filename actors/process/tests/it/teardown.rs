@@ -47,6 +47,15 @@ async fn a_child_that_ignores_both_is_killed() {
 }
 
 #[tokio::test]
+async fn a_stopped_child_hears_term_too() {
+    let mut process = sh("trap 'exit 9' TERM; echo ready; kill -STOP $$; sleep 100").spawn().unwrap();
+    let (_, _lines) = first_line(&mut process).await;
+    crate::support::until("it is stopped", || crate::support::state(process.id()) == Some('T'));
+    let teardown = process.terminate(Ladder::new(SHORT, LONG, LONG)).await;
+    assert_eq!(stage(&teardown), (Stage::Term, Exit::Code(9)));
+}
+
+#[tokio::test]
 async fn without_an_open_stdin_the_first_step_is_skipped() {
     let mut process = Command::new("sleep", "/").arg("100").spawn().unwrap();
     let teardown = process.terminate(Ladder::new(LONG * 9, LONG, LONG)).await;
