@@ -56,17 +56,18 @@ impl Drop for DriverGuard {
                 None => core.settle(Ending::Lost, self.blank_is_fine),
             }
         }
-        match core.driver_done() {
-            Effect::Gone => match core.shared.registry.get() {
-                // The registry has seen the actor's exit and waits for this.
-                Some(registry)
-                    if registry.send_message(RegistryMessage::DriverDone(core.clone())).is_ok() => {}
-                _ => core.farewell(),
-            },
-            _ => match core.actor.get() {
-                Some(actor) => actor.stop(None),
-                None => core.finish_without_registry(),
-            },
+        if core.driver_done() == Effect::Gone {
+            // The registry has seen the actor's exit and waits for this.
+            let told = core
+                .shared
+                .registry
+                .get()
+                .map(|it| it.send_message(RegistryMessage::DriverDone(core.clone())));
+            if !matches!(told, Some(Ok(()))) {
+                core.farewell();
+            }
+        } else if let Some(actor) = core.actor.get() {
+            actor.stop(None);
         }
         core.finish_without_registry();
     }
