@@ -82,7 +82,7 @@ impl Contract {
         }
     }
 
-    /// The deadline of every wait in the suite, of a start, and, halved, of a child's teardown.
+    /// The deadline of every wait in the suite. A start has half of it, and so has a teardown.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
         self

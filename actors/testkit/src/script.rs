@@ -1,7 +1,9 @@
 //! What a scripted child does, from its start to its close.
 
 use std::{sync::Arc, time::Duration};
-use subagents_seam::{Diagnostic, FailureCode, ProviderFailure, StartError, StopReason, SubagentResult, Usage};
+use subagents_seam::{
+    Diagnostic, FailureCode, ProviderFailure, StartError, StopReason, SubagentResult, Usage,
+};
 
 /// What one child does. It says how its run ends; the rest are additions, in the order in which they are made.
 ///

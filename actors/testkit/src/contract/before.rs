@@ -40,20 +40,31 @@ pub(super) async fn unsupported_is_refused(stage: &Stage) -> Verdict {
     }
     for (feature, request) in asked {
         let error = refused(stage, stage.service.start(NAME, request)).await?;
-        let told = matches!(&error, StartError::UnsupportedCapability { feature: named, .. } if *named == feature);
+        let told =
+            matches!(&error, StartError::UnsupportedCapability { feature: named, .. } if *named == feature);
         ensure!(told, "`{feature}` was to be refused, and the start gave {}: {error}", error.code());
     }
     let blank = refused(stage, stage.service.start(NAME, StartRequest::new(&stage.root, " "))).await?;
-    ensure!(blank.code() == "UNSUPPORTED_PROMPT", "a blank prompt was to be refused, and gave {}", blank.code());
+    ensure!(
+        blank.code() == "UNSUPPORTED_PROMPT",
+        "a blank prompt was to be refused, and gave {}",
+        blank.code()
+    );
     for (kind, block) in [
         (PromptKind::Image, ContentBlock::Image { mime_type: "image/png".into(), data: "AAAA".into() }),
         (PromptKind::Link, ContentBlock::Link { uri: "file:///x".into(), name: "x".into() }),
     ] {
         if !can.takes(kind) {
             let blocks = vec![ContentBlock::Text { text: "x".into() }, block];
-            let error = refused(stage, stage.service.start(NAME, StartRequest::new(&stage.root, blocks))).await?;
+            let error =
+                refused(stage, stage.service.start(NAME, StartRequest::new(&stage.root, blocks))).await?;
             let told = matches!(&error, StartError::UnsupportedPrompt { kind: named, .. } if *named == kind.as_str());
-            ensure!(told, "`{}` was to be refused, and the start gave {}: {error}", kind.as_str(), error.code());
+            ensure!(
+                told,
+                "`{}` was to be refused, and the start gave {}: {error}",
+                kind.as_str(),
+                error.code()
+            );
         }
     }
     Ok(())
@@ -164,7 +175,11 @@ pub(super) async fn abandoned(stage: &Stage) -> Verdict {
 pub(super) async fn start_deadline(stage: &Stage) -> Verdict {
     let request = stage.request(&Stage::word()).deadlines(Deadlines::new().start(stage.settings.grace));
     let error = refused(stage, stage.service.start(NAME, request)).await?;
-    ensure!(error.code() == "START_TIMEOUT", "its deadline passed, and the start gave {}: {error}", error.code());
+    ensure!(
+        error.code() == "START_TIMEOUT",
+        "its deadline passed, and the start gave {}: {error}",
+        error.code()
+    );
     Ok(())
 }
 
@@ -197,7 +212,9 @@ pub(super) async fn start_fails(stage: &Stage) -> Verdict {
         let error = refused(stage, stage.service.start(NAME, stage.request(&Stage::word()))).await?;
         let told = matches!(
             error,
-            StartError::ProviderFailed(_) | StartError::NoParentHistory | StartError::UnsupportedPrompt { .. }
+            StartError::ProviderFailed(_)
+                | StartError::NoParentHistory
+                | StartError::UnsupportedPrompt { .. }
         );
         ensure!(told, "the provider was to fail the start, and it gave {}: {error}", error.code());
     }

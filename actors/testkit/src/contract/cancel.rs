@@ -26,6 +26,20 @@ pub(super) async fn mid_way(stage: &Stage) -> Verdict {
     cancel_and_look(stage, &live).await
 }
 
+/// A child that shows text as fast as it can hears a cancel, if it has not ended before.
+pub(super) async fn in_a_flood(stage: &Stage) -> Verdict {
+    let live = stage.begin().await?;
+    let watcher = live.run.watcher();
+    stage.within("the first text", live.run.progress().next()).await?;
+    watcher.cancel(CancelCause::requested(WHY));
+    let result = stage.result_in_grace(&watcher).await?;
+    if !result.stop_reason.is_success() {
+        aborted(&result, WHY)?;
+    }
+    ended_once(stage, &live, &result)?;
+    stage.dispose(&watcher).await
+}
+
 async fn cancel_and_look(stage: &Stage, live: &Live) -> Verdict {
     let watcher = live.run.watcher();
     watcher.cancel(CancelCause::requested(WHY));

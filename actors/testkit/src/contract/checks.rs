@@ -39,7 +39,7 @@ pub(super) fn of(scenario: Scenario) -> Vec<Check> {
             "a second child panics like the first" => settled::settles_as_it_should,
         ]),
         Scenario::Floods => ends_by_itself(checks![
-            "a cancel in the flood is heard" => cancel::mid_way,
+            "a cancel in the flood is heard" => cancel::in_a_flood,
             "a reader of the flood comes to its end" => settled::progress_ends,
         ]),
         Scenario::Hangs => runs_on(checks![

@@ -54,7 +54,9 @@ pub(super) async fn service(stage: &Stage) -> Verdict {
     let run = other.begin().await?.run;
     let starting = other.service.start(NAME, other.request(&Stage::word()));
     let watcher = run.watcher();
-    drop(other);
+    // The root stays: its drop is another cause.
+    let Stage { service, root: _root, .. } = other;
+    drop(service);
     aborted(&*stage.result_in_grace(&watcher).await?, &CancelCause::ServiceDropped.to_string())?;
     stage.dispose(&watcher).await?;
     // The start is rejected, or was published just before and is then cancelled as well.

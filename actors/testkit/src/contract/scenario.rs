@@ -72,9 +72,13 @@ impl Scenario {
     /// What the provider has to be built to do, in a sentence.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Answers => "the child completes soon with an answer that contains `ok`, best an echo of its prompt",
+            Self::Answers => {
+                "the child completes soon with an answer that contains `ok`, best an echo of its prompt"
+            }
             Self::Fails => "the child fails soon",
-            Self::NoisyFailure => "the child fails soon, after megabytes of noise with control characters in it",
+            Self::NoisyFailure => {
+                "the child fails soon, after megabytes of noise with control characters in it"
+            }
             Self::Blank => "the child completes soon without an answer",
             Self::Floods => "the child shows megabytes of text as fast as it can, and completes",
             Self::Hangs => "the child runs until it is cancelled",

@@ -32,7 +32,9 @@ fn as_it_should(stage: &Stage, live: &Live, result: &SubagentResult) -> Verdict 
                 shown()
             );
         }
-        Scenario::Floods => ensure!(reason.is_success(), "the flood was to complete, and settled as {}", shown()),
+        Scenario::Floods => {
+            ensure!(reason.is_success(), "the flood was to complete, and settled as {}", shown());
+        }
         Scenario::Panics => {
             ensure!(
                 *reason == StopReason::Error && category == Some("panic"),
@@ -42,7 +44,11 @@ fn as_it_should(stage: &Stage, live: &Live, result: &SubagentResult) -> Verdict 
         }
         Scenario::Fails | Scenario::NoisyFailure => {
             let told = matches!(reason, StopReason::Completed | StopReason::Aborted | StopReason::TimedOut);
-            ensure!(!told, "a child's failure is no success, no cancel and no deadline, and it settled as {}", shown());
+            ensure!(
+                !told,
+                "a child's failure is no success, no cancel and no deadline, and it settled as {}",
+                shown()
+            );
         }
         Scenario::Hangs
         | Scenario::IgnoresCancel
@@ -71,7 +77,8 @@ pub(super) fn answered(word: &str, result: &SubagentResult) -> Verdict {
 pub(super) async fn settles_once(stage: &Stage) -> Verdict {
     let live = stage.begin().await?;
     let watcher = live.run.watcher();
-    let (one, two, three) = tokio::join!(stage.result(&watcher), stage.result(&watcher), stage.result(&watcher));
+    let (one, two, three) =
+        tokio::join!(stage.result(&watcher), stage.result(&watcher), stage.result(&watcher));
     let one = one?;
     ensure!(Arc::ptr_eq(&one, &two?) && Arc::ptr_eq(&one, &three?), "every waiter gets the same result");
     ended_once(stage, &live, &one)?;
@@ -87,7 +94,10 @@ pub(super) fn ended_once(stage: &Stage, live: &Live, result: &SubagentResult) ->
         return Err(format!("one run has one Started and then one Ended, and there were {lifecycle:?}"));
     };
     ensure!(started.run_id == live.run.id(), "the Started is of another run");
-    ensure!(started.id == live.run.agent_id() && *started.provider == *NAME, "the Started names another child");
+    ensure!(
+        started.id == live.run.agent_id() && *started.provider == *NAME,
+        "the Started names another child"
+    );
     ensure!(ended.run == *started, "the Ended is of another run than the Started");
     ensure!(
         ended.stop_reason == result.stop_reason
@@ -104,14 +114,21 @@ pub(super) async fn diagnostic_is_fit(stage: &Stage) -> Verdict {
         fit(diagnostic.text(), &live.word)?;
         let category = diagnostic.category();
         let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        ensure!(!category.is_empty() && category.chars().all(kebab), "the category `{category}` is not in kebab case");
+        ensure!(
+            !category.is_empty() && category.chars().all(kebab),
+            "the category `{category}` is not in kebab case"
+        );
     }
     stage.dispose(&live.run.watcher()).await
 }
 
 /// Bounded, clean, and without the prompt (SPEC 17.6).
 pub(super) fn fit(text: &str, word: &str) -> Verdict {
-    ensure!(text.len() <= DIAGNOSTIC_BYTES, "the diagnostic has {} bytes, over {DIAGNOSTIC_BYTES}", text.len());
+    ensure!(
+        text.len() <= DIAGNOSTIC_BYTES,
+        "the diagnostic has {} bytes, over {DIAGNOSTIC_BYTES}",
+        text.len()
+    );
     ensure!(!text.trim().is_empty(), "the diagnostic is blank");
     let control = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
     ensure!(control.is_none(), "the diagnostic has the control character {control:?}");
@@ -128,8 +145,12 @@ pub(super) async fn disposed_is_gone(stage: &Stage) -> Verdict {
 /// Three at once and one more: the same good answer for all, and nothing left in the tree.
 pub(super) async fn all_dispose(stage: &Stage, live: &Live) -> Verdict {
     let watcher = live.run.watcher();
-    let (one, two, three) = tokio::join!(stage.dispose(&watcher), stage.dispose(&watcher), stage.dispose(&watcher));
-    ensure!(one == two && two == three, "disposers at once got different answers: {one:?}, {two:?}, {three:?}");
+    let (one, two, three) =
+        tokio::join!(stage.dispose(&watcher), stage.dispose(&watcher), stage.dispose(&watcher));
+    ensure!(
+        one == two && two == three,
+        "disposers at once got different answers: {one:?}, {two:?}, {three:?}"
+    );
     one?;
     ensure!(watcher.phase() == Phase::Gone, "it is disposed and {}", watcher.phase());
     stage.ensure_absent(live.run.id())?;

@@ -9,8 +9,8 @@ use std::{
 };
 use subagents_runtime::{EventStream, Root, RunWatcher, SubagentRun, SubagentService};
 use subagents_seam::{
-    AgentId, Deadlines, DynProvider, Event, NodeKind, Phase, RunId, StartError, StartRequest, SubagentResult,
-    Tree,
+    AgentId, Deadlines, DynProvider, Event, NodeKind, Phase, RunEndInfo, RunId, StartError, StartRequest,
+    SubagentResult, Tree,
 };
 use tokio::time::{sleep, timeout};
 
@@ -69,7 +69,7 @@ impl Stage {
             .provider(NAME, provider.clone())
             .deadlines(
                 Deadlines::new()
-                    .start(settings.patience)
+                    .start(settings.patience / 2)
                     .cancel_grace(settings.grace)
                     .dispose(settings.patience / 2),
             )
@@ -77,14 +77,7 @@ impl Stage {
             .map_err(|error| format!("no service: {error}"))?;
         let root = service.root(&settings.cwd).map_err(|error| format!("no root: {error}"))?;
         let seen = Mutex::new(Seen { events: service.events(), lifecycle: Vec::new() });
-        Ok(Self {
-            scenario,
-            settings: settings.clone(),
-            provider: provider.clone(),
-            service,
-            root,
-            seen,
-        })
+        Ok(Self { scenario, settings: settings.clone(), provider: provider.clone(), service, root, seen })
     }
 
     /// A second one beside it.
@@ -125,9 +118,9 @@ impl Stage {
     }
 
     pub(super) async fn result(&self, run: &RunWatcher) -> Result<Arc<SubagentResult>, String> {
-        self.within("the result", run.result()).await?.map_err(|error| {
-            format!("a published run has a result, not an error: {}: {error}", error.code())
-        })
+        self.within("the result", run.result())
+            .await?
+            .map_err(|error| format!("a published run has a result, not an error: {}: {error}", error.code()))
     }
 
     /// The result of a run that was just cancelled: it settles within the grace, give or take a busy machine.
@@ -209,7 +202,9 @@ impl Stage {
         self.within("the end of every run", self.root.idle()).await?;
         let tree = self.service.tree();
         ensure!(busy(&tree) == 0, "after the end of every run the tree still has some:\n{tree}");
-        if let Some((node, what)) = tree.gone.iter().find_map(|node| node.leaked.as_ref().map(|what| (node, what))) {
+        if let Some((node, what)) =
+            tree.gone.iter().find_map(|node| node.leaked.as_ref().map(|what| (node, what)))
+        {
             return Err(format!("run {} left something behind: {what}", node.id));
         }
         paired(&self.lifecycle()?)?;
@@ -241,11 +236,12 @@ fn busy(tree: &Tree) -> usize {
     tree.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Run | NodeKind::Process)).count()
 }
 
-pub(super) fn run_of(event: &Event) -> Option<RunId> {
-    match event {
-        Event::Started(run) => Some(run.run_id),
-        Event::Ended(end) => Some(end.run.run_id),
-        _ => None,
+/// Whose lifecycle event it is.
+fn run_of(event: &Event) -> Option<RunId> {
+    if let Event::Started(run) | Event::Ended(RunEndInfo { run, .. }) = event {
+        Some(run.run_id)
+    } else {
+        None
     }
 }
 
@@ -254,19 +250,15 @@ fn paired(lifecycle: &[Event]) -> Verdict {
     let mut open = Vec::new();
     let mut all = Vec::new();
     for event in lifecycle {
-        match event {
-            Event::Started(run) => {
-                ensure!(!all.contains(&run.run_id), "run {} started twice", run.run_id);
-                all.push(run.run_id);
-                open.push(run.clone());
-            }
-            Event::Ended(end) => {
-                let Some(index) = open.iter().position(|run| *run == end.run) else {
-                    return Err(format!("run {} ended twice, or without a start", end.run.run_id));
-                };
-                open.swap_remove(index);
-            }
-            _ => {}
+        if let Event::Started(run) = event {
+            ensure!(!all.contains(&run.run_id), "run {} started twice", run.run_id);
+            all.push(run.run_id);
+            open.push(run);
+        } else if let Event::Ended(end) = event {
+            let Some(index) = open.iter().position(|run| **run == end.run) else {
+                return Err(format!("run {} ended twice, or without a start", end.run.run_id));
+            };
+            open.swap_remove(index);
         }
     }
     ensure!(open.is_empty(), "run {} has started and never ended", open[0].run_id);

@@ -1,7 +1,8 @@
 //! The suite on a provider that keeps the contract, on both clocks.
 
 use std::time::{Duration, Instant};
-use subagents_testkit::{Contract, Outcome, Probe, Scenario, Scripted, contract};
+use subagents_seam::{StartError, StopReason};
+use subagents_testkit::{Contract, Outcome, Probe, Scenario, Script, Scripted, contract};
 
 #[tokio::test(start_paused = true)]
 async fn a_scripted_child_keeps_the_whole_contract_on_a_paused_clock() {
@@ -35,7 +36,12 @@ async fn variants_of_the_scenarios_keep_the_contract_as_well() {
             Scenario::Hangs => Scripted::new(script.settle_late(Duration::from_millis(400))),
             Scenario::IgnoresCancel => Scripted::new(script.close_after(4 * second)),
             Scenario::HangsInStart => Scripted::new(script.start_hangs_deaf()),
-            _ => Scripted::new(script),
+            Scenario::Floods => Scripted::new(script.close_after(second)),
+            Scenario::Fails => Scripted::new(Script::stop(StopReason::Refusal, "no")),
+            Scenario::NoisyFailure => Scripted::new(Script::stop("paused", "half").flood(1_000_000, 50)),
+            Scenario::FailsInStart => Scripted::new(script.start_error(StartError::NoParentHistory)),
+            Scenario::Panics => Scripted::new(script.pause(second).say("half")),
+            Scenario::PanicsInStart | _ => Scripted::new(script),
         })
     })
     .await;
@@ -44,10 +50,8 @@ async fn variants_of_the_scenarios_keep_the_contract_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scenario_without_a_provider_is_not_covered_and_no_failure() {
-    let report = contract(|scenario| {
-        (scenario == Scenario::Blank).then(|| Scripted::new(scenario.script()))
-    })
-    .await;
+    let report =
+        contract(|scenario| (scenario == Scenario::Blank).then(|| Scripted::new(scenario.script()))).await;
     report.assert();
     assert_eq!(report.not_covered().count(), Scenario::ALL.len() - 1);
     assert!(report.rows().iter().any(|row| row.outcome == Outcome::NotCovered));
