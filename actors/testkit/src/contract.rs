@@ -8,6 +8,7 @@ mod drops;
 mod report;
 mod scenario;
 mod settled;
+mod shown;
 mod siblings;
 mod stage;
 
@@ -56,7 +57,7 @@ where
 /// The contract suite with settings of one's own. The function [`contract`] has the defaults.
 ///
 /// It runs one check after another, on tokio's clock, paused or not, and spawns nothing of its own. Every wait in it has
-/// a deadline.
+/// a deadline. A provider that starts processes or waits for a peer needs the real clock: a paused one runs ahead of them.
 #[derive(Clone)]
 #[must_use = "a suite does nothing until it runs"]
 pub struct Contract {
@@ -123,7 +124,7 @@ impl Contract {
         P: Into<DynProvider>,
     {
         let mut rows = Vec::new();
-        for scenario in Scenario::ALL {
+        for &scenario in Scenario::ALL {
             let provider = provider_for(scenario).map(Into::into);
             for check in checks::of(scenario) {
                 let outcome = match &provider {

@@ -1,7 +1,7 @@
 //! Which checks hold in which scenario.
 
 use super::{
-    Scenario, before, cancel, deadlines, drops, settled, siblings,
+    Scenario, before, cancel, deadlines, drops, settled, shown, siblings,
     stage::{Stage, Verdict},
 };
 use std::pin::Pin;
@@ -92,6 +92,7 @@ fn runs_on(more: Vec<Check>) -> Vec<Check> {
         "a disposal ends it, for every disposer" => cancel::disposed,
         "a dropped handle cancels" => drops::handle,
         "the total deadline ends it as timed out" => deadlines::total,
+        "the tree shows it, and nothing of its prompt" => shown::in_the_tree,
         "a shutdown ends it" => cancel::shutdown,
     ];
     all.extend(more);

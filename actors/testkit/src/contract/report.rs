@@ -51,7 +51,7 @@ impl Report {
 
     /// The scenarios without a provider.
     pub fn not_covered(&self) -> impl Iterator<Item = Scenario> {
-        Scenario::ALL.into_iter().filter(|scenario| {
+        Scenario::ALL.iter().copied().filter(|scenario| {
             self.rows.iter().any(|row| row.scenario == *scenario && row.outcome == Outcome::NotCovered)
         })
     }

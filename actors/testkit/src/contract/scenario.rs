@@ -38,7 +38,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario, in the order in which they are run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: &'static [Self] = &[
         Self::Answers,
         Self::Fails,
         Self::NoisyFailure,

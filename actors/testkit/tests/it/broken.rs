@@ -124,6 +124,12 @@ async fn a_diagnostic_with_the_prompt_in_it_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_prompt_that_is_shown_in_the_tree_is_found() {
+    let shows = Scripted::by(|prompt| Script::hang().tool(prompt));
+    assert_found(&report(Scenario::Hangs, shows).await, "nothing of its prompt", "shows the prompt");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_diagnostic_that_went_round_the_bound_is_found() {
     // What comes off a wire is not made by `Diagnostic::new`.
     let wire = |text: &str| serde_json::json!({"category": "Exit Code", "text": text});

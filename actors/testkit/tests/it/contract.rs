@@ -56,9 +56,15 @@ async fn a_scenario_without_a_provider_is_not_covered_and_no_failure() {
     assert_eq!(report.not_covered().count(), Scenario::ALL.len() - 1);
     assert!(report.rows().iter().any(|row| row.outcome == Outcome::NotCovered));
     let table = report.to_string();
-    for scenario in Scenario::ALL {
+    for &scenario in Scenario::ALL {
         let told = table.contains(&format!("not covered: {}", scenario.description()));
         assert_eq!(told, scenario != Scenario::Blank, "{table}");
     }
     assert!(table.ends_with("5 checks passed, 0 failed; 10 scenarios not covered"), "{table}");
+}
+
+#[test]
+fn the_suite_can_be_spawned() {
+    fn is_send<T: Send>(_: &T) {}
+    is_send(&contract(|scenario| Some(Scripted::new(scenario.script()))));
 }
