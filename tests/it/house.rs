@@ -162,5 +162,5 @@ fn a_file_has_one_subject() {
 fn the_default_build_stays_small() {
     let tree = cargo(&["tree", "--package", "subagents", "--edges", "normal,build", "--prefix", "none", "--offline"]);
     let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(crates.len() > 10 && crates.len() <= 80, "{} crates", crates.len());
+    assert!(crates.len() > 10 && crates.len() <= 90, "{} crates", crates.len());
 }

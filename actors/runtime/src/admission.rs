@@ -4,8 +4,10 @@
 //! its children at a time, past every limit; that child goes ahead of the queue. So a parent that waits for its child
 //! never deadlocks, also across providers.
 
+use crate::shared::IdHasher;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    hash::BuildHasherDefault,
     num::NonZeroUsize,
 };
 use subagents_seam::RunId;
@@ -42,7 +44,7 @@ pub(crate) struct Admission {
     bound: usize,
     queued: usize,
     next_ticket: u64,
-    runs: HashMap<RunId, Entry>,
+    runs: HashMap<RunId, Entry, BuildHasherDefault<IdHasher>>,
 }
 
 #[derive(Debug)]
@@ -90,7 +92,7 @@ impl Admission {
             bound,
             queued: 0,
             next_ticket: 1,
-            runs: HashMap::new(),
+            runs: HashMap::default(),
         }
     }
 
@@ -133,6 +135,9 @@ impl Admission {
     /// `run` is gone, or waits no longer. Returns those whose wait is over by that.
     pub(crate) fn leave(&mut self, run: RunId) -> Vec<Admitted> {
         let mut admitted = Vec::new();
+        if self.runs.is_empty() {
+            return admitted;
+        }
         match self.runs.remove(&run) {
             None => {}
             Some(Entry::Waiting { lane, ticket, parent }) => self.unqueue(lane, ticket, parent),

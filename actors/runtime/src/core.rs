@@ -8,7 +8,7 @@ use crate::{
     run_actor::RunMessage,
     seat::{Flag, Place, RootCore, Seat, Seated},
     settlement::{Ending, Settled, Shown, conclude},
-    shared::{Shared, Standing},
+    shared::{Ids, Shared, Standing},
 };
 use ractor::ActorRef;
 use std::{
@@ -28,7 +28,7 @@ use subagents_seam::{
     AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, NodeId, Parent, Phase, Progress,
     RunId, StartError, context::RunLink, parent::ParentParts,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// What a caller of a start is told.
 pub(crate) type StartReply = oneshot::Sender<Result<crate::SubagentRun, StartError>>;
@@ -53,6 +53,7 @@ pub(crate) struct RunCore {
     ticket: AtomicU64,
     borrowed: Flag,
     local: Flag,
+    blank_is_fine: bool,
     cause: OnceLock<CancelCause>,
     outcome: OnceLock<Settled>,
     leak: OnceLock<Arc<str>>,
@@ -60,6 +61,9 @@ pub(crate) struct RunCore {
     rejection: OnceLock<&'static str>,
     live: OnceLock<Box<Live>>,
     waiting: Mutex<Waiting>,
+    /// Told when the run was taken out: its slot is free and the place above knows.
+    gone: Notify,
+    taken_out: Flag,
 }
 
 #[derive(Default)]
@@ -72,7 +76,6 @@ struct Waiting {
 #[derive(Default)]
 struct Callers {
     settled: Vec<oneshot::Sender<Settled>>,
-    gone: Vec<oneshot::Sender<()>>,
     /// A rejection is told when nothing is left of the start.
     rejected: Option<(StartReply, StartError)>,
 }
@@ -84,17 +87,17 @@ pub(crate) struct NewRun {
     pub(crate) provider: Arc<str>,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) deadlines: Option<Box<Deadlines>>,
+    pub(crate) blank_is_fine: bool,
 }
 
 impl RunCore {
-    pub(crate) fn new(shared: Arc<Shared>, id: RunId, new: NewRun) -> Self {
-        let NewRun { parent, seated, max_depth, provider, label, deadlines } = new;
+    pub(crate) fn new(shared: Arc<Shared>, ids: Ids, new: NewRun) -> Self {
+        let NewRun { parent, seated, max_depth, provider, label, deadlines, blank_is_fine } = new;
         let above = parent.seat();
-        let seat = Seat::new(AgentId::new(), above.depth + 1, max_depth, above.token.child_token());
+        let seat = Seat::new(ids.agent, above.depth + 1, max_depth, above.token.child_token());
         let root = parent.root().clone();
-        let now = shared.clock.now();
         Self {
-            id,
+            id: ids.run,
             seat,
             parent,
             root,
@@ -104,7 +107,7 @@ impl RunCore {
             deadlines,
             record: AtomicU64::new(u64::from(State::QUEUED.bits())),
             since: [
-                AtomicU64::new(now),
+                AtomicU64::new(ids.now),
                 AtomicU64::new(0),
                 AtomicU64::new(0),
                 AtomicU64::new(0),
@@ -114,12 +117,15 @@ impl RunCore {
             ticket: AtomicU64::new(0),
             borrowed: Flag::default(),
             local: Flag::default(),
+            blank_is_fine,
             cause: OnceLock::new(),
             outcome: OnceLock::new(),
             leak: OnceLock::new(),
             rejection: OnceLock::new(),
             live: OnceLock::new(),
             waiting: Mutex::new(Waiting { callers: None, seated: Some(seated) }),
+            gone: Notify::new(),
+            taken_out: Flag::default(),
             shared,
         }
     }
@@ -137,6 +143,10 @@ impl RunCore {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.state().phase() == Phase::Gone
+    }
+
+    pub(crate) fn is_taken_out(&self) -> bool {
+        self.taken_out.is_up()
     }
 
     pub(crate) fn since(&self, phase: Phase) -> u64 {
@@ -206,7 +216,8 @@ impl RunCore {
 
     /// Feeds one fact to the state machine, under the log's lock, and says what followed.
     fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
-        let at = self.shared.clock.now();
+        // The end of the driver is rarely the end of the run: it needs no time of its own.
+        let read = (input != Input::DriverDone).then(|| self.shared.clock.now());
         let mut log = self.shared.log();
         let before = self.state();
         let (state, effect) = run::step(before, input);
@@ -220,14 +231,14 @@ impl RunCore {
             let _ = self.outcome.set(outcome);
         }
         let phase = state.phase();
-        if phase != before.phase() {
-            self.since[phase as usize].store(at, Release);
-        } else if effect == Effect::Changed {
+        if phase == before.phase() {
             // A flag of the machine itself: nothing that anybody sees changed.
             let (_, revision) = self.look();
             self.record.store(pack(state, revision), Release);
             return effect;
         }
+        let at = read.unwrap_or_else(|| self.shared.clock.now());
+        self.since[phase as usize].store(at, Release);
         let revision = log.next();
         self.record.store(pack(state, revision), Release);
         let scoped = self.parent.seat().scoped.get();
@@ -284,12 +295,12 @@ impl RunCore {
     }
 
     /// Settles the run, once. Whoever comes second changes nothing.
-    pub(crate) fn settle(self: &Arc<Self>, ending: Ending, blank_is_fine: bool) {
+    pub(crate) fn settle(self: &Arc<Self>, ending: Ending) {
         if self.state().is_settled() {
             return;
         }
         let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
-        let outcome = conclude(ending, cause.as_ref(), blank_is_fine, self.shown());
+        let outcome = conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown());
         let effect = self.feed(Input::Settled, Some(outcome));
         // The end of a run cancels what is below it, and nothing more starts there.
         self.seat.end();
@@ -339,16 +350,16 @@ impl RunCore {
         };
         // Gone child-first: the place above may go only now.
         drop(seated);
+        self.taken_out.set(true);
+        self.gone.notify_waiters();
         if let Some(live) = self.live.get() {
             live.wake();
         }
         let Some(callers) = callers else { return };
-        let Callers { settled, gone, rejected } = *callers;
-        drop(settled);
-        for waiter in gone {
-            let _ = waiter.send(());
-        }
-        if let Some((reply, error)) = rejected {
+        if let Some((reply, error)) = callers.rejected {
+            if let Some(what) = self.leak.get() {
+                tracing::warn!(run = %self.id, provider = %self.provider, %what, "a rejected start may have left something");
+            }
             let _ = reply.send(Err(error));
         }
     }
@@ -372,7 +383,12 @@ impl RunCore {
 
     /// Records the cause, if it is the first, and cancels.
     pub(crate) fn cancel(&self, cause: CancelCause) {
-        let _ = self.cause.set(cause);
+        if self.seat.token.is_cancelled() {
+            // Cancelled from above, and nobody has looked yet: that came first.
+            self.cause_or_inherited();
+        } else {
+            let _ = self.cause.set(cause);
+        }
         self.seat.token.cancel();
     }
 
@@ -412,13 +428,14 @@ impl RunCore {
         }
     }
 
-    /// Answers when nothing is left of the run.
-    pub(crate) fn await_gone(&self, waiter: oneshot::Sender<()>) {
-        let mut waiting = self.waiting();
-        if self.is_gone() {
-            let _ = waiter.send(());
-        } else {
-            waiting.callers.get_or_insert_default().gone.push(waiter);
+    /// Completes when nothing of the run is left. Cancel-safe.
+    pub(crate) async fn gone(&self) {
+        while !self.is_taken_out() {
+            let gone = self.gone.notified();
+            if self.is_taken_out() {
+                return;
+            }
+            gone.await;
         }
     }
 

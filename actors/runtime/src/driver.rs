@@ -1,4 +1,7 @@
 //! The one task per run: wait for a slot, start, publish, run, settle, close. The actor only hears from it.
+//!
+//! A hundred thousand of these futures may be alive at once, so what is awaited is awaited in one place ([`race`]) and
+//! what is rare is boxed.
 
 use crate::{
     core::{RunCore, StartReply},
@@ -6,36 +9,43 @@ use crate::{
     registry::RegistryMessage,
     run::Effect,
     settlement::Ending,
+    shared::Standing,
 };
-use futures_util::FutureExt;
 use std::{
     any::Any,
-    future::Future,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 use subagents_seam::{
-    CancelCause, CancellationToken, Closed, DeadlineKind, DynChild, DynProvider, Instant, RunContext,
-    StartContext, StartError, StartRequest,
+    CancelCause, CancellationToken, Closed, DeadlineKind, DynChild, DynProvider, Instant, Phase, RunContext,
+    StartContext, StartError, StartRequest, provider::BoxFuture,
 };
 use tokio::{
     sync::oneshot,
-    time::{sleep_until, timeout_at},
+    time::{Sleep, sleep_until},
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 const START: Duration = Duration::from_mins(1);
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 const DISPOSE: Duration = Duration::from_secs(15);
+/// What is said of a child whose teardown nobody saw to its end.
+pub(crate) const CUT_SHORT: &str = "its teardown was cut short; its guards ended what they held";
 
 /// What a driver is given.
 pub(crate) struct Assignment {
     pub(crate) provider: DynProvider,
-    pub(crate) blank_is_fine: bool,
-    pub(crate) request: StartRequest,
+    pub(crate) request: Box<Request>,
     pub(crate) reply: StartReply,
+}
+
+/// A request with what it waits for.
+pub(crate) struct Request {
+    pub(crate) request: StartRequest,
     /// Set for a start that waits for a slot; it carries whether the slot is borrowed.
     pub(crate) permit: Option<oneshot::Receiver<bool>>,
 }
@@ -43,27 +53,33 @@ pub(crate) struct Assignment {
 /// Whatever ends the driver's task, the run settles, and the registry hears of it.
 pub(crate) struct DriverGuard {
     core: Arc<RunCore>,
+    /// Until the start is answered.
     reply: Option<StartReply>,
-    blank_is_fine: bool,
+    /// A child was made and nobody has seen its teardown end.
+    open: bool,
+}
+
+impl DriverGuard {
+    pub(crate) fn new(core: Arc<RunCore>, reply: StartReply) -> Self {
+        Self { core, reply: Some(reply), open: false }
+    }
 }
 
 impl Drop for DriverGuard {
     fn drop(&mut self) {
         let core = &self.core;
+        if self.open {
+            core.leaked(CUT_SHORT);
+        }
         if !core.state().is_settled() {
             match self.reply.take() {
                 Some(reply) => core.reject(reply, lost(core)),
-                None => core.settle(Ending::Lost, self.blank_is_fine),
+                None => core.settle(Ending::Lost),
             }
         }
         if core.driver_done() == Effect::Gone {
             // The registry has seen the actor's exit and waits for this.
-            let told = core
-                .shared
-                .registry
-                .get()
-                .map(|it| it.send_message(RegistryMessage::DriverDone(core.clone())));
-            if !matches!(told, Some(Ok(()))) {
+            if !core.shared.tell(RegistryMessage::DriverDone(core.clone())) {
                 core.farewell();
             }
         } else if let Some(actor) = core.actor.get() {
@@ -73,42 +89,25 @@ impl Drop for DriverGuard {
     }
 }
 
-impl DriverGuard {
-    pub(crate) fn set_reply(&mut self, reply: StartReply) {
-        self.reply = Some(reply);
-    }
-}
-
 /// What to tell the caller of a start whose driver was lost.
 fn lost(core: &RunCore) -> StartError {
-    if core.shared.standing() == crate::shared::Standing::Failed {
+    if core.shared.standing() == Standing::Failed {
         return StartError::ServiceFailed;
     }
-    StartError::Cancelled { cause: core.cause_or_inherited() }
-}
-
-pub(crate) fn guard(core: Arc<RunCore>, assignment: &Assignment) -> DriverGuard {
-    DriverGuard { core, reply: None, blank_is_fine: assignment.blank_is_fine }
+    let cancelled = core.seat.token.is_cancelled();
+    StartError::Cancelled {
+        cause: if cancelled { core.cause_or_inherited() } else { CancelCause::OwnerLost },
+    }
 }
 
 /// Drives one run to its end.
-pub(crate) async fn drive(mut guard: DriverGuard, assignment: Assignment) {
-    let Assignment { provider, blank_is_fine, request, reply, permit } = assignment;
-    guard.set_reply(reply);
+pub(crate) async fn drive(mut guard: DriverGuard, provider: DynProvider, request: Box<Request>) {
     let core = guard.core.clone();
     // Few requests bring a token of their own.
-    let mut token = request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
-    let started = async {
-        match permit {
-            Some(permit) => wait_for_slot(&core, permit, &mut token).await?,
-            None => core.admit(core.is_borrowed()),
-        }
-        start(&core, &provider, request, &mut token).await
-    }
-    .await;
-    drop(provider);
-    let mut child = match started {
-        Ok(child) => child,
+    let mut token = request.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
+    let started = start(&mut guard, provider, request, &mut token).await;
+    let (mut child, local) = match started {
+        Ok(started) => started,
         Err(error) => {
             if let Some(reply) = guard.reply.take() {
                 core.reject(reply, error);
@@ -116,53 +115,85 @@ pub(crate) async fn drive(mut guard: DriverGuard, assignment: Assignment) {
             return;
         }
     };
-    if !core.publish(child.local_agent().is_some()) {
-        return close(&core, child).await;
+    if core.publish(local) {
+        if let Some(reply) = guard.reply.take() {
+            // A caller that left drops the handle, and that cancels the run.
+            drop(reply.send(Ok(SubagentRun::new(core.clone()))));
+        }
+        let ending = run(&core, &mut child, &mut token).await;
+        core.settle(ending);
     }
-    if let Some(reply) = guard.reply.take() {
-        // A caller that left drops the handle, and that cancels the run.
-        drop(reply.send(Ok(SubagentRun::new(core.clone()))));
-    }
-    let ending = run(&core, &mut child, &mut token).await;
-    core.settle(ending, blank_is_fine);
-    close(&core, child).await;
+    close(&mut guard, child).await;
 }
 
 type Token = Option<Pin<Box<WaitForCancellationFutureOwned>>>;
+type Panic = Box<dyn Any + Send>;
 
-/// Completes when the run is cancelled by whichever way, with the cause recorded.
-async fn cancelled(core: &RunCore, token: &mut Token) {
-    match token {
-        None => core.seat.token.cancelled().await,
-        Some(token) => tokio::select! {
-            () = core.seat.token.cancelled() => {}
-            () = token => core.cancel(CancelCause::Token),
-        },
-    }
-    core.cause_or_inherited();
+/// What came first.
+enum Raced<T> {
+    Done(Result<T, Panic>),
+    Cancelled,
+    Late,
 }
 
-async fn wait_for_slot(
-    core: &Arc<RunCore>,
-    permit: oneshot::Receiver<bool>,
-    token: &mut Token,
-) -> Result<(), StartError> {
-    let patience = core.deadline(|deadlines| deadlines.queue);
-    let until = patience.and_then(|patience| {
-        core.shared.clock.instant(core.since(subagents_seam::Phase::Queued)).checked_add(patience)
-    });
-    tokio::select! {
-        biased;
-        permit = permit => match permit {
-            Ok(borrowed) => {
-                core.admit(borrowed);
-                Ok(())
+/// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in this
+/// order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
+async fn race<T>(
+    core: &RunCore,
+    token: Option<&mut Token>,
+    work: &mut BoxFuture<'_, T>,
+    until: Option<Instant>,
+) -> Raced<T> {
+    let mut listening = token;
+    let mut cancelled = pin!(core.seat.token.cancelled());
+    // Made when the work is not done at once: most deadlines are never armed.
+    let mut timer = pin!(None::<Sleep>);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = poll_contained(work, cx) {
+            return Poll::Ready(Raced::Done(done));
+        }
+        if let Some(token) = &mut listening {
+            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
+                core.cancel(CancelCause::Token);
             }
-            Err(_) => Err(StartError::ServiceFailed),
-        },
-        () = cancelled(core, token) => Err(StartError::Cancelled { cause: core.cause_or_inherited() }),
-        () = at(until) => Err(StartError::QueueTimeout { after: patience.unwrap_or_default() }),
+            if cancelled.as_mut().poll(cx).is_ready() {
+                core.cause_or_inherited();
+                return Poll::Ready(Raced::Cancelled);
+            }
+        }
+        if let Some(until) = until {
+            if timer.is_none() {
+                timer.set(Some(sleep_until(until)));
+            }
+            if timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
+                return Poll::Ready(Raced::Late);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn poll_contained<T>(work: &mut BoxFuture<'_, T>, cx: &mut Context<'_>) -> Poll<Result<T, Panic>> {
+    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+        Err(panic) => Poll::Ready(Err(panic)),
     }
+}
+
+/// Foreign code may panic in a destructor as well.
+fn drop_contained<T>(foreign: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
+        tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+    message
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with a value that is no text".to_owned())
 }
 
 /// A deadline so far away that the clock cannot say it lies thirty years ahead.
@@ -170,62 +201,90 @@ fn after(now: Instant, patience: Duration) -> Instant {
     now.checked_add(patience).unwrap_or_else(|| now + Duration::from_hours(30 * 365 * 24))
 }
 
-/// Completes at a point in time, or never.
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
+/// When a phase of the run began.
+fn began(core: &RunCore, phase: Phase) -> Instant {
+    core.shared.clock.instant(core.since(phase))
+}
+
+async fn wait_for_slot(
+    core: Arc<RunCore>,
+    permit: oneshot::Receiver<bool>,
+    token: &mut Token,
+) -> Result<(), StartError> {
+    let patience = core.deadline(|deadlines| deadlines.queue);
+    let until = patience.map(|patience| after(began(&core, Phase::Queued), patience));
+    let mut permit: BoxFuture<'_, _> = Box::pin(permit);
+    match race(&core, Some(token), &mut permit, until).await {
+        Raced::Done(Ok(Ok(borrowed))) => {
+            core.admit(borrowed);
+            Ok(())
+        }
+        Raced::Done(_) => Err(StartError::ServiceFailed),
+        Raced::Cancelled => Err(StartError::Cancelled { cause: core.cause_or_inherited() }),
+        Raced::Late => Err(StartError::QueueTimeout { after: patience.unwrap_or_default() }),
     }
 }
 
-/// Asks the provider for a child. A start that is cut short is told by its token, given the grace, and dropped; a child
-/// that comes out of it late is closed.
+/// Asks the provider for a child, and whether it is local. A start that is cut short is told by its token, given the
+/// grace, and dropped; a child that comes out of it late is closed.
 async fn start(
-    core: &Arc<RunCore>,
-    provider: &DynProvider,
-    request: StartRequest,
+    guard: &mut DriverGuard,
+    provider: DynProvider,
+    request: Box<Request>,
     token: &mut Token,
-) -> Result<Box<dyn DynChild>, StartError> {
-    if core.seat.token.is_cancelled() || request.get_token().is_some_and(CancellationToken::is_cancelled) {
-        core.cancel(if core.seat.token.is_cancelled() {
-            core.cause_or_inherited()
-        } else {
-            CancelCause::Token
-        });
+) -> Result<(Box<dyn DynChild>, bool), StartError> {
+    let core = guard.core.clone();
+    let Request { request, permit } = *request;
+    match permit {
+        Some(permit) => Box::pin(wait_for_slot(core.clone(), permit, token)).await?,
+        None => core.admit(core.is_borrowed()),
+    }
+    if request.get_token().is_some_and(CancellationToken::is_cancelled) {
+        core.cancel(CancelCause::Token);
+    }
+    if core.seat.token.is_cancelled() {
         return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
     }
-    let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
     let context = StartContext::new(core.clone(), request);
     // Making the future may panic as well: a provider may be written by hand.
-    let starting = match catch_unwind(AssertUnwindSafe(|| provider.start(context))) {
+    let mut starting = match catch_unwind(AssertUnwindSafe(|| provider.start(context))) {
         Ok(starting) => starting,
-        Err(panic) => return Err(panicked(core, &*panic)),
+        Err(panic) => return Err(panicked(&core, &*panic)),
     };
-    let mut starting = contained(starting);
-    let error = tokio::select! {
-        biased;
-        started = &mut starting => match started {
-            // Whatever comes out of a start that is cancelled by now, the cancel is what happened.
-            Ok(started) if core.seat.token.is_cancelled() => {
-                if let Ok(child) = started {
-                    close(core, child).await;
+    let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
+    let until = after(began(&core, Phase::Starting), patience);
+    let error = match race(&core, Some(token), &mut starting, Some(until)).await {
+        Raced::Done(Ok(started)) => {
+            let child = match started {
+                Ok(child) => child,
+                // Whatever comes out of a start that is cancelled by now, the cancel is what happened.
+                Err(_) if core.seat.token.is_cancelled() => {
+                    return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
                 }
-                return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
-            }
-            Ok(started) => return started,
-            Err(panic) => return Err(panicked(core, &*panic)),
-        },
-        () = cancelled(core, token) => StartError::Cancelled { cause: core.cause_or_inherited() },
-        () = at(Instant::now().checked_add(patience)) => {
-            StartError::StartTimeout { provider: core.provider.clone(), after: patience }
+                Err(error) => return Err(error),
+            };
+            guard.open = true;
+            let error = match catch_unwind(AssertUnwindSafe(|| child.local_agent().is_some())) {
+                Ok(local) if !core.seat.token.is_cancelled() => return Ok((child, local)),
+                Ok(_) => StartError::Cancelled { cause: core.cause_or_inherited() },
+                Err(panic) => panicked(&core, &*panic),
+            };
+            drop(starting);
+            Box::pin(close(guard, child)).await;
+            return Err(error);
         }
+        Raced::Done(Err(panic)) => return Err(panicked(&core, &*panic)),
+        Raced::Cancelled => StartError::Cancelled { cause: core.cause_or_inherited() },
+        Raced::Late => StartError::StartTimeout { provider: core.provider.clone(), after: patience },
     };
     core.seat.token.cancel();
     let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
-    if let Ok(Ok(Ok(child))) = timeout_at(after(Instant::now(), grace), &mut starting).await {
-        close(core, child).await;
-    }
+    let late = race(&core, None, &mut starting, Some(after(Instant::now(), grace))).await;
     drop_contained(starting);
+    if let Raced::Done(Ok(Ok(child))) = late {
+        guard.open = true;
+        Box::pin(close(guard, child)).await;
+    }
     Err(error)
 }
 
@@ -236,41 +295,29 @@ fn panicked(core: &RunCore, panic: &(dyn Any + Send)) -> StartError {
 
 /// Runs the child until it returns, or until it has to be dropped.
 async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Token) -> Ending {
-    let published = Instant::now();
-    let total = core.deadline(|deadlines| deadlines.total).and_then(|total| published.checked_add(total));
-    let idle = core.deadline(|deadlines| deadlines.idle);
     let context = RunContext::new(core.clone());
-    let running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
+    let mut running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
         Ok(running) => running,
         Err(panic) => return Ending::Panicked(message_of(&*panic)),
     };
-    let mut running = contained(running);
     let mut grace = None;
     let ending = loop {
-        let quiet_until = idle.and_then(|idle| last_sign(core, published).checked_add(idle));
-        let until = [total, quiet_until, grace].into_iter().flatten().min();
-        tokio::select! {
-            biased;
-            returned = &mut running => break match returned {
-                Ok(returned) => Ending::Returned(returned),
-                Err(panic) => Ending::Panicked(message_of(&*panic)),
-            },
-            () = cancelled(core, token), if grace.is_none() => {
+        let published = began(core, Phase::Running);
+        let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
+        let idle =
+            core.deadline(|deadlines| deadlines.idle).map(|idle| after(last_sign(core, published), idle));
+        let until = [total, idle, grace].into_iter().flatten().min();
+        let listening = if grace.is_none() { Some(&mut *token) } else { None };
+        match race(core, listening, &mut running, until).await {
+            Raced::Done(Ok(returned)) => break Ending::Returned(returned),
+            Raced::Done(Err(panic)) => break Ending::Panicked(message_of(&*panic)),
+            Raced::Cancelled => {
                 let patience = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
                 grace = Some(after(Instant::now(), patience));
             }
-            () = at(until) => {
-                let now = Instant::now();
-                if grace.is_some_and(|grace| grace <= now) {
-                    break Ending::Cut;
-                }
-                if total.is_some_and(|total| total <= now) {
-                    core.cancel(CancelCause::Deadline(DeadlineKind::Total));
-                    break Ending::Cut;
-                }
-                // A sign of life since the timer was set moves it on.
-                if idle.is_some_and(|idle| after(last_sign(core, published), idle) <= now) {
-                    core.cancel(CancelCause::Deadline(DeadlineKind::Idle));
+            Raced::Late => {
+                if let Some(cause) = overdue(core, grace, total) {
+                    core.cancel(cause);
                     break Ending::Cut;
                 }
             }
@@ -280,58 +327,64 @@ async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Tok
     ending
 }
 
+/// Which deadline has passed; none where a sign of life has moved the idle one on since the timer was set.
+fn overdue(core: &RunCore, grace: Option<Instant>, total: Option<Instant>) -> Option<CancelCause> {
+    let now = Instant::now();
+    let idle = core.deadline(|deadlines| deadlines.idle);
+    let idle = idle.map(|idle| after(last_sign(core, began(core, Phase::Running)), idle));
+    let passed = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+    if passed(grace) {
+        Some(core.cause_or_inherited())
+    } else if passed(total) {
+        Some(CancelCause::Deadline(DeadlineKind::Total))
+    } else if passed(idle) {
+        Some(CancelCause::Deadline(DeadlineKind::Idle))
+    } else {
+        None
+    }
+}
+
 fn last_sign(core: &RunCore, published: Instant) -> Instant {
     core.last_sign().map_or(published, |at| core.shared.clock.instant(at).max(published))
 }
 
 /// Tears the child down, then waits for what is below it: gone child-first. Bounded; what is left is a fact.
-async fn close(core: &Arc<RunCore>, child: Box<dyn DynChild>) {
+async fn close(guard: &mut DriverGuard, child: Box<dyn DynChild>) {
+    let core = guard.core.clone();
     let patience = core.deadline(|deadlines| deadlines.dispose).unwrap_or(DISPOSE);
-    let now = Instant::now();
+    let settled = core.state().is_settled();
+    let now = if settled { began(&core, Phase::Closing) } else { Instant::now() };
     let deadline = after(now, patience);
+    guard.open = true;
     match catch_unwind(AssertUnwindSafe(|| child.close(deadline))) {
         Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(&*panic))),
-        Ok(closing) => {
-            let mut closing = contained(closing);
-            match timeout_at(deadline, &mut closing).await {
-                Ok(Ok(Closed::Clean)) => {}
-                Ok(Ok(Closed::Leaked(what))) => core.leaked(what),
-                Ok(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
-                Ok(Err(panic)) => core.leaked(format!("its teardown panicked: {}", message_of(&*panic))),
-                Err(_) => core.leaked(format!("its teardown took longer than {patience:?}")),
+        Ok(mut closing) => {
+            match race(&core, None, &mut closing, Some(deadline)).await {
+                Raced::Done(Ok(Closed::Clean)) => {}
+                Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
+                Raced::Done(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
+                Raced::Done(Err(panic)) => {
+                    core.leaked(format!("its teardown panicked: {}", message_of(&*panic)));
+                }
+                Raced::Cancelled | Raced::Late => {
+                    core.leaked(format!("its teardown took longer than {patience:?}"));
+                }
             }
             drop_contained(closing);
         }
     }
+    guard.open = false;
     if core.seat.children() > 0 {
-        // Those below were cancelled with it and are bounded themselves: their grace, then their teardown.
-        let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
-        // Each level below adds its own ladder, so no fixed bound is right for all; eight levels' worth is generous.
-        let bound = grace.saturating_add(patience).saturating_mul(8);
-        if timeout_at(after(now, bound), core.seat.childless()).await.is_err() {
-            core.leaked(format!("{} runs below it are not gone", core.seat.children()));
-        }
+        Box::pin(wait_for_children(&core, now, patience)).await;
     }
 }
 
-type Panic = Box<dyn Any + Send>;
-
-/// Runs a future of foreign code; its panic is a value.
-fn contained<F: Future + Unpin>(future: F) -> futures_util::future::CatchUnwind<AssertUnwindSafe<F>> {
-    AssertUnwindSafe(future).catch_unwind()
-}
-
-/// Foreign code may panic in a destructor as well.
-fn drop_contained<T>(foreign: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
-        let panic: Panic = panic;
-        tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+async fn wait_for_children(core: &RunCore, now: Instant, patience: Duration) {
+    // Those below were cancelled with it and are bounded themselves. Each level below adds its own grace and teardown,
+    // so no bound is right for all trees; eight levels' worth is generous.
+    let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
+    let bound = grace.saturating_add(patience).saturating_mul(8);
+    if tokio::time::timeout_at(after(now, bound), core.seat.childless()).await.is_err() {
+        core.leaked(format!("{} runs below it are not gone", core.seat.children()));
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
-    message
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "with a value that is no text".to_owned())
 }

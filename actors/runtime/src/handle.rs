@@ -1,7 +1,6 @@
 //! What a caller holds of a run: before publication, after it, and while only watching.
 
 use crate::{core::RunCore, progress::ProgressStream, settlement::Settled, shared::Standing};
-use ractor::ActorRef;
 use std::{
     fmt,
     future::{Future, IntoFuture},
@@ -230,12 +229,13 @@ impl RunWatcher {
     /// See [`SubagentRun::dispose`].
     pub fn dispose(&self) -> impl Future<Output = Result<(), DisposeError>> + Send + use<> {
         let core = self.core.clone();
-        // The message goes out now: a future that is never polled must not keep a run alive.
-        let answer = (!core.is_gone()).then(|| ask_to_dispose(&core));
+        // The message goes out now: a future that is never polled must not keep a run alive. A run that has settled is
+        // on its way out by itself.
+        if !core.state().is_settled() {
+            core.request_cancel(CancelCause::Disposed);
+        }
         async move {
-            if let Some(answer) = answer {
-                gone(&core, answer).await;
-            }
+            core.gone().await;
             core.disposed()
         }
     }
@@ -294,64 +294,14 @@ async fn settled(core: &RunCore) -> Settled {
             return outcome.clone();
         }
         let (waiter, answer) = oneshot::channel();
-        if let Some(waiter) = send(actor, waiter, RunMessage::Result) {
-            core.await_settled(waiter);
+        match actor {
+            // Where the actor is gone the message is dropped with its waiter, and the answer is an error at once.
+            Some(actor) => drop(actor.send_message(RunMessage::Result(waiter))),
+            None => core.await_settled(waiter),
         }
         if let Ok(outcome) = answer.await {
             return outcome;
         }
     }
     core.outcome().cloned().unwrap_or(Err(ResultError::RuntimeGone))
-}
-
-fn ask_to_dispose(core: &RunCore) -> oneshot::Receiver<()> {
-    let (waiter, answer) = oneshot::channel();
-    if let Some(waiter) = send(core.actor.get(), waiter, RunMessage::Dispose) {
-        core.await_gone(waiter);
-        if !core.state().is_settled() {
-            core.cancel(CancelCause::Disposed);
-        }
-    }
-    answer
-}
-
-async fn gone(core: &RunCore, answer: oneshot::Receiver<()>) {
-    if answer.await.is_err() && !core.is_gone() {
-        let (waiter, answer) = oneshot::channel();
-        core.await_gone(waiter);
-        // An error here says that the async runtime is gone, and every task with it.
-        let _ = answer.await;
-    }
-}
-
-/// Sends to the actor; gives the waiter back where it cannot take it.
-fn send<T: Send + 'static>(
-    actor: Option<&ActorRef<RunMessage>>,
-    waiter: oneshot::Sender<T>,
-    wrap: fn(oneshot::Sender<T>) -> RunMessage,
-) -> Option<oneshot::Sender<T>>
-where
-    oneshot::Sender<T>: Unwrap,
-{
-    let Some(actor) = actor else { return Some(waiter) };
-    match actor.send_message(wrap(waiter)) {
-        Err(ractor::MessagingErr::SendErr(message)) => Unwrap::unwrap(message),
-        _ => None,
-    }
-}
-
-trait Unwrap: Sized {
-    fn unwrap(message: RunMessage) -> Option<Self>;
-}
-
-impl Unwrap for oneshot::Sender<Settled> {
-    fn unwrap(message: RunMessage) -> Option<Self> {
-        if let RunMessage::Result(waiter) = message { Some(waiter) } else { None }
-    }
-}
-
-impl Unwrap for oneshot::Sender<()> {
-    fn unwrap(message: RunMessage) -> Option<Self> {
-        if let RunMessage::Dispose(waiter) = message { Some(waiter) } else { None }
-    }
 }

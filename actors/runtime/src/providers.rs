@@ -1,10 +1,15 @@
 //! The table of providers: read by every start without a lock, written by few.
 
-use crate::{admission::LaneId, events::Item, shared::Shared};
+use crate::{
+    admission::LaneId,
+    events::Item,
+    shared::{IdHasher, Shared},
+};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use std::{
     fmt,
+    hash::BuildHasherDefault,
     sync::{Arc, Mutex, PoisonError},
 };
 use subagents_seam::{Capabilities, DynProvider, RegisterError};
@@ -21,7 +26,7 @@ pub(crate) struct Entry {
 }
 
 /// Insertion order is the order of the list (SPEC 2.1, 23.9).
-pub(crate) type Table = IndexMap<Arc<str>, Entry>;
+pub(crate) type Table = IndexMap<Arc<str>, Entry, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Providers {

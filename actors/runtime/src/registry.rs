@@ -16,7 +16,7 @@ use subagents_seam::{CancelCause, RunId, StartError};
 use tokio::sync::oneshot;
 
 pub(crate) enum RegistryMessage {
-    Start(Box<Start>),
+    Start(Start),
     /// A driver ended after its actor: the run is gone.
     DriverDone(Arc<RunCore>),
     /// Stop once nothing lives.
@@ -50,7 +50,7 @@ impl Drop for Registry {
             for core in runs {
                 core.cancel(CancelCause::OwnerLost);
                 if core.state().is_published() {
-                    core.settle(Ending::Lost, false);
+                    core.settle(Ending::Lost);
                 }
                 // The link has killed its actor; what is left is the driver's own end.
                 core.finish_without_registry();
@@ -70,7 +70,7 @@ pub(crate) struct State {
     /// By the id of its actor.
     runs: HashMap<u64, Arc<RunCore>, BuildHasherDefault<IdHasher>>,
     /// Of those that wait for a slot.
-    permits: HashMap<RunId, oneshot::Sender<bool>>,
+    permits: HashMap<RunId, oneshot::Sender<bool>, BuildHasherDefault<IdHasher>>,
     closing: bool,
 }
 
@@ -81,7 +81,7 @@ impl Registry {
         _myself: ActorRef<RegistryMessage>,
         admission: Admission,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { admission, runs: HashMap::default(), permits: HashMap::new(), closing: false })
+        Ok(State { admission, runs: HashMap::default(), permits: HashMap::default(), closing: false })
     }
 
     async fn handle(
@@ -91,7 +91,7 @@ impl Registry {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RegistryMessage::Start(start) => self.start(&myself, *start, state).await,
+            RegistryMessage::Start(start) => self.start(&myself, start, state).await,
             RegistryMessage::DriverDone(core) => {
                 if let Some(actor) = core.actor.get() {
                     state.runs.remove(&actor.get_id().pid());
@@ -128,7 +128,7 @@ impl Registry {
                     // Killed or crashed: its guard cuts the driver, and the driver's guard tells us.
                     core.cancel(CancelCause::OwnerLost);
                     if core.state().is_published() {
-                        core.settle(Ending::Lost, false);
+                        core.settle(Ending::Lost);
                     }
                 }
                 if core.actor_done() == Effect::Gone {
@@ -153,7 +153,7 @@ impl Registry {
             Submission::Admitted { borrowed: true } => core.set_borrowed(),
             Submission::Queued { ticket } => {
                 let (permit, permitted) = oneshot::channel();
-                assignment.permit = Some(permitted);
+                assignment.request.permit = Some(permitted);
                 state.permits.insert(core.id, permit);
                 core.set_ticket(ticket);
             }
@@ -181,7 +181,9 @@ impl Registry {
     }
 
     fn farewell(core: &Arc<RunCore>, state: &mut State) {
-        state.permits.remove(&core.id);
+        if core.ticket().is_some() {
+            state.permits.remove(&core.id);
+        }
         let mut admitted = state.admission.leave(core.id);
         while let Some(Admitted { run, borrowed }) = admitted.pop() {
             let taken = state.permits.remove(&run).is_some_and(|permit| permit.send(borrowed).is_ok());

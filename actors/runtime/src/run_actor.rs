@@ -3,7 +3,7 @@
 
 use crate::{
     core::RunCore,
-    driver::{self, Assignment},
+    driver::{self, Assignment, DriverGuard},
     settlement::{Ending, Settled},
 };
 use ractor::{ActorProcessingErr, ActorRef};
@@ -16,8 +16,6 @@ pub(crate) enum RunMessage {
     Cancel(CancelCause),
     /// Answer when it has settled.
     Result(oneshot::Sender<Settled>),
-    /// End it, and answer when nothing is left.
-    Dispose(oneshot::Sender<()>),
     /// A test asks how a fault of the runtime itself is borne.
     #[cfg(feature = "fault-injection")]
     Panic,
@@ -29,14 +27,14 @@ pub(crate) struct RunActor {
 }
 
 enum Work {
-    Assigned(Box<Assignment>),
+    Assigned(Assignment),
     Driven(JoinHandle<()>),
     None,
 }
 
 impl RunActor {
     pub(crate) fn new(core: Arc<RunCore>, assignment: Assignment) -> Self {
-        Self { core, work: Mutex::new(Work::Assigned(Box::new(assignment))) }
+        Self { core, work: Mutex::new(Work::Assigned(assignment)) }
     }
 }
 
@@ -47,15 +45,14 @@ impl Drop for RunActor {
         match work {
             Work::Assigned(assignment) => {
                 // It never came to a driver: a guard dropped at once does what the end of one would.
-                let mut guard = driver::guard(self.core.clone(), &assignment);
-                guard.set_reply(assignment.reply);
+                drop(DriverGuard::new(self.core.clone(), assignment.reply));
             }
             Work::Driven(task) => {
                 if !self.core.state().is_driver_done() {
                     self.core.cancel(CancelCause::OwnerLost);
                     task.abort();
                     if self.core.state().is_published() {
-                        self.core.settle(Ending::Lost, false);
+                        self.core.settle(Ending::Lost);
                     }
                 }
             }
@@ -85,7 +82,8 @@ impl RunActor {
         let _ = core.actor.set(myself);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Work::Assigned(assignment) = std::mem::replace(&mut *work, Work::None) {
-            let guard = driver::guard(core.clone(), &assignment);
+            let Assignment { provider, request, reply } = assignment;
+            let guard = DriverGuard::new(core.clone(), reply);
             let span = tracing::info_span!(
                 "subagent.run",
                 run = %core.id,
@@ -94,7 +92,7 @@ impl RunActor {
                 depth = core.seat.depth,
                 stop_reason = tracing::field::Empty,
             );
-            let driver = driver::drive(guard, *assignment);
+            let driver = driver::drive(guard, provider, request);
             let tracker = &core.shared.tracker;
             *work = Work::Driven(if span.is_disabled() {
                 tracker.spawn(driver)
@@ -123,12 +121,6 @@ impl RunActor {
         match message {
             RunMessage::Cancel(cause) => self.core.cancel(cause),
             RunMessage::Result(waiter) => self.core.await_settled(waiter),
-            RunMessage::Dispose(waiter) => {
-                self.core.await_gone(waiter);
-                if !self.core.state().is_settled() {
-                    self.core.cancel(CancelCause::Disposed);
-                }
-            }
             #[cfg(feature = "fault-injection")]
             #[expect(clippy::panic, reason = "that is what the message asks for")]
             RunMessage::Panic => panic!("a test panics the run actor"),

@@ -129,7 +129,8 @@ impl RootCore {
 
     /// Cancels everything below and lets nothing more start.
     pub(crate) fn close(self: &Arc<Self>, cause: CancelCause) {
-        let _ = self.cause.set(cause);
+        // A service that closes first is why, whoever drops the root afterwards.
+        let _ = self.cause.set(self.shared.closing_cause().unwrap_or(cause));
         self.seat.end();
         self.seat.token.cancel();
         if self.seat.children() == 0 {

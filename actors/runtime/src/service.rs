@@ -6,7 +6,7 @@ use crate::{
     batch::{self, BatchBuilder},
     checks,
     core::{NewRun, RunCore},
-    driver::Assignment,
+    driver::{Assignment, CUT_SHORT, Request},
     events::Item,
     handle::Starting,
     lineage,
@@ -14,7 +14,7 @@ use crate::{
     registry::{RegistryMessage, Start},
     root::Root,
     seat::Place,
-    shared::{Shared, Standing},
+    shared::{Ids, Shared, Standing},
     tree,
 };
 use std::{
@@ -54,9 +54,7 @@ impl Drop for Owner {
 /// Cancels everything and has the registry stop when nothing is left. Never blocks.
 fn close(shared: &Arc<Shared>, cause: CancelCause) {
     shared.drain(cause);
-    if let Some(registry) = shared.registry.get() {
-        let _ = registry.send_message(RegistryMessage::Close);
-    }
+    shared.tell(RegistryMessage::Close);
 }
 
 /// A reference that does not keep the service: for what the service itself holds, like a tool inside a provider.
@@ -149,14 +147,14 @@ impl SubagentService {
     /// # Errors
     /// Awaiting gives a [`StartError`]; then nothing is left of the start.
     pub fn start(&self, provider: &str, request: StartRequest) -> Starting {
-        let id = RunId::new();
-        match self.ask(id, provider, request) {
+        let ids = self.shared().mint();
+        match self.ask(ids, provider, request) {
             Ok(starting) => starting,
-            Err(error) => Starting::refused(id, error),
+            Err(error) => Starting::refused(ids.run, error),
         }
     }
 
-    fn ask(&self, id: RunId, provider: &str, request: StartRequest) -> Result<Starting, StartError> {
+    fn ask(&self, ids: Ids, provider: &str, request: StartRequest) -> Result<Starting, StartError> {
         let shared = self.shared();
         match shared.standing() {
             Standing::Open => {}
@@ -181,21 +179,17 @@ impl SubagentService {
             provider: entry.name.clone(),
             label: request.get_label().cloned(),
             deadlines: request.get_deadlines().cloned().map(Box::new),
-        };
-        let core = Arc::new(RunCore::new(shared.clone(), id, new));
-        let (reply, answer) = oneshot::channel();
-        let assignment = Assignment {
-            provider: entry.provider.clone(),
             blank_is_fine: entry.blank_is_fine,
-            request,
-            reply,
-            permit: None,
         };
-        let start = Box::new(Start { core: core.clone(), lane: entry.lane, assignment });
-        let sent = shared.registry.get().map(|registry| registry.send_message(RegistryMessage::Start(start)));
-        match sent {
-            Some(Ok(())) => Ok(Starting::asked(core, answer)),
-            _ => Err(StartError::ServiceFailed),
+        let core = Arc::new(RunCore::new(shared.clone(), ids, new));
+        let (reply, answer) = oneshot::channel();
+        let request = Box::new(Request { request, permit: None });
+        let assignment = Assignment { provider: entry.provider.clone(), request, reply };
+        let start = Start { core: core.clone(), lane: entry.lane, assignment };
+        if shared.tell(RegistryMessage::Start(start)) {
+            Ok(Starting::asked(core, answer))
+        } else {
+            Err(StartError::ServiceFailed)
         }
     }
 
@@ -268,7 +262,8 @@ impl SubagentService {
         let leaked: Vec<_> = alive
             .iter()
             .filter_map(|core| {
-                let what = core.leak().cloned();
+                // What was killed is told apart from what may be left.
+                let what = core.leak().filter(|what| ***what != *CUT_SHORT).cloned();
                 let what = what.or_else(|| (!core.is_gone()).then(|| "its task does not end".into()));
                 what.map(|what| (core.id, what))
             })
@@ -287,9 +282,7 @@ impl SubagentService {
     #[cfg(feature = "fault-injection")]
     #[doc(hidden)]
     pub fn inject_registry_panic(&self) {
-        if let Some(registry) = self.shared().registry.get() {
-            let _ = registry.send_message(RegistryMessage::Panic);
-        }
+        self.shared().tell(RegistryMessage::Panic);
     }
 
     /// How many tasks the service owns now.
@@ -310,9 +303,7 @@ async fn wind_down(shared: &Arc<Shared>, grace: Duration) -> HashSet<RunId> {
         return HashSet::new();
     }
     let killed = shared.runs.iter().map(|run| *run.key()).collect();
-    if let Some(registry) = shared.registry.get() {
-        let _ = registry.send_message(RegistryMessage::KillAll);
-    }
+    shared.tell(RegistryMessage::KillAll);
     let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
     killed
 }

@@ -16,8 +16,8 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
-            AtomicU8, AtomicUsize,
-            Ordering::{AcqRel, Acquire, SeqCst},
+            AtomicU8, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
         },
     },
 };
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     closing_cause: OnceLock<CancelCause>,
     /// Runs that are not gone.
     live: AtomicUsize,
+    minted: AtomicU64,
     changed: Notify,
 }
 
@@ -89,6 +90,7 @@ impl Shared {
             standing: AtomicU8::new(Standing::Open as u8),
             closing_cause: OnceLock::new(),
             live: AtomicUsize::new(0),
+            minted: AtomicU64::new(0),
             changed: Notify::new(),
         }
     }
@@ -106,6 +108,22 @@ impl Shared {
             2 => Standing::Closed,
             _ => Standing::Failed,
         }
+    }
+
+    /// Sends to the registry; false where it is gone.
+    pub(crate) fn tell(&self, message: RegistryMessage) -> bool {
+        self.registry.get().is_some_and(|registry| registry.send_message(message).is_ok())
+    }
+
+    /// The ids of a run and its child, of one moment, which is read once.
+    pub(crate) fn mint(&self) -> Ids {
+        let now = self.clock.now();
+        let count = self.minted.fetch_add(1, Relaxed);
+        let random = uuid::Uuid::new_v4().as_u128();
+        let ms = self.clock.stamp(now).0;
+        #[expect(clippy::cast_possible_truncation, reason = "each takes one half of what is random")]
+        let (high, low) = ((random >> 64) as u64, random as u64);
+        Ids { now, run: RunId::mint(ms, count, low), agent: AgentId::mint(ms, count, high.rotate_left(32)) }
     }
 
     /// Moves the service on; never back.
@@ -188,6 +206,14 @@ impl Shared {
             log.send(Item::Root { root: root.clone(), revision, gone: true });
         }
     }
+}
+
+/// What is minted for a start, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Ids {
+    pub(crate) now: u64,
+    pub(crate) run: RunId,
+    pub(crate) agent: AgentId,
 }
 
 /// The ids are random where it counts: their last bytes are a hash already.

@@ -23,7 +23,8 @@ async fn m05_a_lost_run_actor_is_a_value_and_takes_nobody_along() {
         assert_eq!(result.stop_reason, StopReason::Error);
         assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("owner-lost"));
         assert_eq!(result.text(), "half");
-        run.dispose().await.unwrap();
+        let cut = run.dispose().await.unwrap_err();
+        assert!(cut.to_string().contains("cut short"), "it is gone, and nobody saw its teardown: {cut}");
         let mut ended = 0;
         while let Some(Ok(event)) = events.try_next() {
             ended += usize::from(matches!(event, Event::Ended(_)));
@@ -58,7 +59,10 @@ async fn m05_a_failed_registry_ends_every_run_and_says_so() {
         let result =
             tokio::time::timeout(Duration::from_secs(5), run.result()).await.expect("nobody hangs").unwrap();
         assert_eq!(result.stop_reason, StopReason::Error);
-        tokio::time::timeout(Duration::from_secs(5), run.dispose()).await.expect("a disposal ends").unwrap();
+        tokio::time::timeout(Duration::from_secs(5), run.dispose())
+            .await
+            .expect("a disposal ends")
+            .unwrap_err();
     }
     assert_eq!(starting.await.unwrap_err().code(), "SERVICE_FAILED");
     assert_eq!(
