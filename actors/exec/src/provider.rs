@@ -1,0 +1,186 @@
+//! How to run a program as a child.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use subagents_process::{Command, SpawnError};
+use subagents_seam::{FailureCode, Progress, ProviderFailure, StartContext, StartError, SubagentProvider};
+
+use crate::child::ExecChild;
+use crate::prompt;
+
+/// The most text of an answer that is kept unless [`Exec::max_output`] says otherwise.
+const MAX_OUTPUT: usize = 16 * 1024 * 1024;
+
+/// How much of stderr a diagnostic can hold beside its own words.
+const STDERR_TAIL: usize = 3 * 1024;
+
+/// Runs a program for each delegation. See the [crate](crate) for what it makes of prompt, stdout and exit.
+///
+/// It can honour nothing beyond a prompt of text: no schema, no depth limit, no tool filter, no persona, no agent
+/// option (`SPEC 17.1`).
+#[derive(Debug, Clone)]
+pub struct Exec {
+    program: OsString,
+    args: Vec<OsString>,
+    pass_env: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    cwd: Option<PathBuf>,
+    allow_empty: bool,
+    max_output: usize,
+}
+
+/// A child's place in the tree, which its environment tells it, so that depth survives the process border.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) depth: u32,
+    pub(crate) max_depth: Option<u32>,
+}
+
+impl Exec {
+    /// Runs `program`: a path (a relative one is relative to the working directory), or a name that is looked for
+    /// on the child's `PATH`.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            pass_env: Vec::new(),
+            env: Vec::new(),
+            cwd: None,
+            allow_empty: false,
+            max_output: MAX_OUTPUT,
+        }
+    }
+
+    /// Adds an argument. `{}` in it is replaced by the prompt, which then does not go to stdin; a prompt that makes
+    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments, as [`arg`](Self::arg) does one.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets these variables reach the program although their names look like secrets (`SPEC 17.3`).
+    #[must_use]
+    pub fn pass_env(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.pass_env.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the program. `SUBAGENTS_DEPTH` and `SUBAGENTS_MAX_DEPTH` are ours to set.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs the program in this directory, in place of the delegation's. Absolute (`SPEC 17.2`).
+    #[must_use]
+    pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(path.into());
+        self
+    }
+
+    /// Whether a blank answer is an answer. By default it is an error of category `empty-answer`.
+    #[must_use]
+    pub fn allow_empty(mut self, allow: bool) -> Self {
+        self.allow_empty = allow;
+        self
+    }
+
+    /// Keeps at most `bytes` of an answer, in place of 16 MiB. What is beyond is read and counted, and the result's
+    /// details say so.
+    #[must_use]
+    pub fn max_output(mut self, bytes: usize) -> Self {
+        self.max_output = bytes;
+        self
+    }
+
+    /// Starts the program for one prompt.
+    pub(crate) fn launch(
+        &self,
+        prompt: String,
+        cwd: &Path,
+        place: Place,
+    ) -> Result<ExecChild, ProviderFailure> {
+        let in_arguments = prompt::in_arguments(&self.args);
+        let args = if in_arguments { prompt::substituted(&self.args, &prompt)? } else { self.args.clone() };
+        let mut command = Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
+            .args(args)
+            .pass_env(&self.pass_env)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stderr_tail(STDERR_TAIL)
+            .env("SUBAGENTS_DEPTH", place.depth.to_string());
+        if let Some(max_depth) = place.max_depth {
+            command = command.env("SUBAGENTS_MAX_DEPTH", max_depth.to_string());
+        }
+        if !in_arguments {
+            command = command.stdin_piped();
+        }
+        let process = command.spawn().map_err(|error| failure(error, in_arguments))?;
+        let prompt = if in_arguments { String::new() } else { prompt };
+        Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, self.max_output))
+    }
+}
+
+impl SubagentProvider for Exec {
+    type Child = ExecChild;
+
+    fn allows_blank_answer(&self) -> bool {
+        self.allow_empty
+    }
+
+    async fn start(&self, cx: StartContext) -> Result<ExecChild, StartError> {
+        let place = Place { depth: cx.depth(), max_depth: cx.max_depth() };
+        let child = self.launch(cx.prompt().to_text(), cx.cwd(), place)?;
+        cx.progress(Progress::Process { pid: child.pid(), program: child.program() });
+        Ok(child)
+    }
+}
+
+fn failure(error: SpawnError, in_arguments: bool) -> ProviderFailure {
+    let code = match &error {
+        SpawnError::PromptTooLong { bytes } if in_arguments => {
+            return prompt::too_long(*bytes).with_source(error);
+        }
+        SpawnError::PromptTooLong { .. } => FailureCode::PromptTooLong,
+        SpawnError::ProgramNotFound { .. } => FailureCode::ProgramNotFound,
+        SpawnError::NotOnPath { .. } => FailureCode::NotOnPath,
+        SpawnError::NotExecutable { .. } => FailureCode::NotExecutable,
+        SpawnError::InterpreterNotFound { .. } => FailureCode::InterpreterNotFound,
+        SpawnError::CwdNotUsable { .. } => FailureCode::CwdNotUsable,
+        SpawnError::SpawnFailed { .. } | _ => FailureCode::SpawnFailed,
+    };
+    ProviderFailure::new(code, error.to_string()).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failed_start_keeps_the_code_and_the_words_of_the_process() {
+        let place = Place { depth: 1, max_depth: None };
+        let cases = [
+            (Exec::new("/no/such"), "x".to_owned(), "PROGRAM_NOT_FOUND", "/no/such"),
+            (Exec::new("no-such").env("PATH", "/x"), "x".to_owned(), "NOT_ON_PATH", "/x"),
+            (Exec::new("/"), "x".to_owned(), "NOT_EXECUTABLE", "directory"),
+            (Exec::new("sh").cwd("relative"), "x".to_owned(), "CWD_NOT_USABLE", "absolute"),
+            (Exec::new("sh").arg("{}"), "x".repeat(1 << 17), "PROMPT_TOO_LONG", "drop {}"),
+            (Exec::new("sh").args(["{}"; 100]), "x".repeat(1 << 16), "PROMPT_TOO_LONG", "drop {}"),
+            (Exec::new("sh").arg("{}"), "\0".to_owned(), "SPAWN_FAILED", "NUL"),
+        ];
+        for (exec, prompt, code, part) in cases {
+            let failure = exec.launch(prompt, Path::new("/"), place).unwrap_err();
+            assert_eq!(failure.code().as_str(), code, "{failure}");
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The errors, one per phase: starting, writing, reading.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a child did not start. Nothing of it is left behind. Each variant has a stable [`code`](Self::code).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The program was given as a path, and there is no such file.
+    #[error("the program {} does not exist; correct the path, or give a bare name to look it up on PATH", .program.display())]
+    ProgramNotFound {
+        /// The path that was looked at.
+        program: PathBuf,
+    },
+    /// The program was given as a bare name, and no directory of the child's `PATH` holds it.
+    #[error(
+        "{name} is not on the child's PATH ({path}); install it, give its full path, or set PATH for the child"
+    )]
+    NotOnPath {
+        /// The name that was looked for.
+        name: String,
+        /// The `PATH` that was searched.
+        path: String,
+    },
+    /// There is such a file, but it cannot be run.
+    #[error("{} cannot be run: {reason}", .program.display())]
+    NotExecutable {
+        /// The file that was found.
+        program: PathBuf,
+        /// What is wrong with it, and what would help.
+        reason: &'static str,
+    },
+    /// The program is there and what it needs to run is not: the interpreter on its `#!` line, or its loader.
+    #[error("the interpreter of {}, {interpreter}, was not found; install it or correct the first line", .program.display())]
+    InterpreterNotFound {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What is missing.
+        interpreter: String,
+    },
+    /// The working directory is not absolute, is absent, is no directory, or may not be entered (`SPEC 17.2`).
+    #[error("the working directory {} cannot be used: {reason}", .cwd.display())]
+    CwdNotUsable {
+        /// The directory that was asked for.
+        cwd: PathBuf,
+        /// What is wrong with it, and what would help.
+        reason: String,
+    },
+    /// An argument, or all arguments and the environment together, are longer than the system takes.
+    #[error("the arguments are too long for the system ({bytes} bytes); pass a long prompt on stdin")]
+    PromptTooLong {
+        /// The length of the argument that is too long, or of all arguments together.
+        bytes: usize,
+    },
+    /// The system refused for any other reason, which is the source.
+    #[error("{} could not be started: {source}; check what it names, or the limits on processes and open files", .program.display())]
+    SpawnFailed {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl SpawnError {
+    /// A stable name for programs to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ProgramNotFound { .. } => "PROGRAM_NOT_FOUND",
+            Self::NotOnPath { .. } => "NOT_ON_PATH",
+            Self::NotExecutable { .. } => "NOT_EXECUTABLE",
+            Self::InterpreterNotFound { .. } => "INTERPRETER_NOT_FOUND",
+            Self::CwdNotUsable { .. } => "CWD_NOT_USABLE",
+            Self::PromptTooLong { .. } => "PROMPT_TOO_LONG",
+            Self::SpawnFailed { .. } => "SPAWN_FAILED",
+        }
+    }
+}
+
+/// Why nothing more can be written to a child.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StdinError {
+    /// The child closed its stdin or is gone, or the teardown has closed it (`EPIPE`). Its exit tells more.
+    #[error("the child does not read its stdin any more; look at its exit and its stderr")]
+    Closed,
+    /// The system refused the write for any other reason.
+    #[error("the child's stdin could not be written")]
+    Io(#[from] io::Error),
+}
+
+/// Why the next line of a child's output could not be given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// A line is longer than the limit. It is skipped to its end, and the next call goes on after it.
+    #[error(
+        "a line of output is longer than {limit} bytes; raise the limit, or check that the child writes one message per line"
+    )]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// A line is not UTF-8. The next call goes on after it.
+    #[error("a line of output is not UTF-8; check that the child writes text to stdout")]
+    NotUtf8,
+    /// The pipe could not be read. No more lines follow.
+    #[error("the child's stdout could not be read")]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,178 @@
+//! Bytes in any portions to lines of bounded length. Pure.
+
+use crate::error::FrameError;
+
+/// Capacity above this is given back once a long line is done with.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+/// Cuts a stream into lines. Holds at most one line and what came with its end.
+#[derive(Debug)]
+pub(crate) struct LineFramer {
+    limit: usize,
+    pending: Vec<u8>,
+    /// Everything before this has been given out.
+    start: usize,
+    /// Everything before this holds no line end.
+    scanned: usize,
+    /// The current line was too long and reported; its rest is thrown away.
+    skipping: bool,
+}
+
+impl LineFramer {
+    /// `limit` is in bytes, without the line end.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false }
+    }
+
+    /// Takes in the next portion. Call [`pop`](Self::pop) until it is empty before the next one.
+    pub(crate) fn push(&mut self, portion: &[u8]) {
+        self.pending.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+        if self.pending.is_empty() && self.pending.capacity() > KEPT_CAPACITY {
+            self.pending.shrink_to(KEPT_CAPACITY);
+        }
+        self.pending.extend_from_slice(portion);
+    }
+
+    /// The next line that is whole, or too long.
+    pub(crate) fn pop(&mut self) -> Option<Result<String, FrameError>> {
+        loop {
+            let found = self.pending[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let Some(offset) = found else {
+                self.scanned = self.pending.len();
+                let length = self.scanned - self.start;
+                if self.skipping {
+                    self.start = self.scanned;
+                } else if length > self.limit {
+                    self.start = self.scanned;
+                    self.skipping = true;
+                    return Some(Err(FrameError::TooLarge { limit: self.limit }));
+                }
+                return None;
+            };
+            let end = self.scanned + offset;
+            let line = self.start..end;
+            self.start = end + 1;
+            self.scanned = self.start;
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            return Some(self.line(&self.pending[line]));
+        }
+    }
+
+    /// The last line, when it has no line end, once nothing follows.
+    pub(crate) fn finish(&mut self) -> Option<Result<String, FrameError>> {
+        let rest = self.start..self.pending.len();
+        self.start = self.pending.len();
+        self.scanned = self.start;
+        if std::mem::take(&mut self.skipping) || rest.is_empty() {
+            return None;
+        }
+        Some(self.line(&self.pending[rest]))
+    }
+
+    fn line(&self, line: &[u8]) -> Result<String, FrameError> {
+        if line.len() > self.limit {
+            return Err(FrameError::TooLarge { limit: self.limit });
+        }
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match std::str::from_utf8(line) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(FrameError::NotUtf8),
+        }
+    }
+
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.pending.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Frames as text that can be compared, since I/O errors cannot.
+    fn frames<'a>(limit: usize, portions: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<String, String>> {
+        let mut framer = LineFramer::new(limit);
+        let mut frames = Vec::new();
+        for portion in portions {
+            framer.push(portion);
+            while let Some(frame) = framer.pop() {
+                frames.push(frame.map_err(|error| error.to_string()));
+            }
+        }
+        frames.extend(framer.finish().map(|frame| frame.map_err(|error| error.to_string())));
+        frames
+    }
+
+    /// The rule, said in the plainest way.
+    fn expected(limit: usize, bytes: &[u8]) -> Vec<Result<String, String>> {
+        let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        if lines.last().is_some_and(|last| last.is_empty()) {
+            lines.pop();
+        }
+        lines
+            .into_iter()
+            .map(|line| {
+                if line.len() > limit {
+                    return Err(FrameError::TooLarge { limit }.to_string());
+                }
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                String::from_utf8(line.to_vec()).map_err(|_| FrameError::NotUtf8.to_string())
+            })
+            .collect()
+    }
+
+    fn output() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            4 => "[a-zé漢🦀]{0,6}".prop_map(String::into_bytes),
+            3 => Just(b"\n".to_vec()),
+            1 => Just(b"\r\n".to_vec()),
+            1 => prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        prop::collection::vec(part, 0..30).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_frames(
+            bytes in output(), cuts in prop::collection::vec(1usize..9, 1..40), limit in 0usize..20
+        ) {
+            let mut portions = Vec::new();
+            let mut rest = bytes.as_slice();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (portion, left) = rest.split_at((*cut).min(rest.len()));
+                portions.push(portion);
+                rest = left;
+            }
+            let wanted = expected(limit, &bytes);
+            prop_assert_eq!(&frames(limit, portions), &wanted);
+            prop_assert_eq!(&frames(limit, [bytes.as_slice()]), &wanted);
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_reported_once_in_flat_memory() {
+        let mut framer = LineFramer::new(1000);
+        let mut errors = 0;
+        for _ in 0..10_000 {
+            framer.push(&[b'x'; 4096]);
+            while let Some(frame) = framer.pop() {
+                assert!(matches!(frame, Err(FrameError::TooLarge { limit: 1000 })));
+                errors += 1;
+            }
+            assert!(framer.held() <= 16 * 1024);
+        }
+        framer.push(b"\nnext\n");
+        assert_eq!(errors, 1);
+        assert_eq!(framer.pop().unwrap().unwrap(), "next");
+    }
+}

@@ -1,0 +1,197 @@
+//! Ending a child: ask, insist, force, and say what came of it (`SPEC 17.7`).
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::exit::Exit;
+use crate::process::Process;
+use crate::stdout::Stdout;
+
+/// How long what a child leaves behind in its group may take to follow it by itself.
+const STRAGGLERS: Duration = Duration::from_millis(100);
+
+/// The pauses between two looks at a group without its leader.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// From this pause on, a look also tells zombies from the living.
+const THOROUGH_FROM: Duration = Duration::from_millis(8);
+
+/// How long each step of a teardown may take. All are upper bounds: a step ends as soon as the group is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ladder {
+    /// From the end of stdin to `SIGTERM`. Skipped when stdin was not open.
+    pub eof: Duration,
+    /// From `SIGTERM` to `SIGKILL`.
+    pub term: Duration,
+    /// From `SIGKILL` to the report that something is left.
+    pub kill: Duration,
+}
+
+impl Default for Ladder {
+    /// 1 s for the end of stdin, 2 s for `SIGTERM`, 2 s for `SIGKILL`.
+    fn default() -> Self {
+        Self { eof: Duration::from_secs(1), term: Duration::from_secs(2), kill: Duration::from_secs(2) }
+    }
+}
+
+impl Ladder {
+    /// Bounds for each step.
+    pub fn new(eof: Duration, term: Duration, kill: Duration) -> Self {
+        Self { eof, term, kill }
+    }
+
+    /// A ladder that takes no longer than `total` in all: the default one, scaled down where `total` is shorter.
+    pub fn within(total: Duration) -> Self {
+        let whole = Self::default();
+        let sum = whole.eof + whole.term + whole.kill;
+        if total >= sum {
+            return whole;
+        }
+        let scale = |step: Duration| step.mul_f64(total.as_secs_f64() / sum.as_secs_f64());
+        Self { eof: scale(whole.eof), term: scale(whole.term), kill: scale(whole.kill) }
+    }
+}
+
+/// The step of a teardown at which the whole group was found gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// It was gone, or going, before anything was done to it.
+    Exited,
+    /// After its stdin was closed.
+    Eof,
+    /// After `SIGTERM`.
+    Term,
+    /// After `SIGKILL`.
+    Kill,
+}
+
+/// What came of a teardown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Teardown {
+    /// No member of the group is alive, and the child is reaped.
+    Gone {
+        /// What it took.
+        stage: Stage,
+        /// How the child itself ended.
+        exit: Exit,
+    },
+    /// Even after `SIGKILL` something is left when the time is up: a process that waits in the kernel, or that we
+    /// may not signal.
+    Leaked {
+        /// The child's process id, which is the group's.
+        pid: u32,
+        /// The members of the group that are alive, where the system tells.
+        members: Vec<u32>,
+        /// How the child itself ended, if it did.
+        exit: Option<Exit>,
+    },
+}
+
+impl Teardown {
+    /// Whether something is left.
+    pub fn is_leaked(&self) -> bool {
+        matches!(self, Self::Leaked { .. })
+    }
+}
+
+impl Process {
+    /// Ends the child and its whole process group: closes stdin, then `SIGTERM`, then `SIGKILL`, each with the
+    /// patience that `ladder` gives, and then waits until no member of the group is alive, zombies not counted
+    /// (`SPEC 17.7`). Returns as soon as that is so, and in any case soon after the sum of the three bounds.
+    ///
+    /// A stdin that was taken is closed too. A stdout that was not is read and thrown away, so that a child which
+    /// has much to say can end; one that was taken is its owner's to read. When the child ends by itself, what it
+    /// leaves in its group gets 100 ms to follow before the next step.
+    ///
+    /// Idempotent: called again, it gives the same answer, or after a leak tries again. Cancel-safe: a dropped
+    /// future leaves a child that can be terminated again, or dropped.
+    pub async fn terminate(&mut self, ladder: Ladder) -> Teardown {
+        if let Some(done @ Teardown::Gone { .. }) = &self.teardown {
+            return done.clone();
+        }
+        let mut discard = pin!(discard(self.stdout.take()));
+        let stdin_was_open = self.input.close();
+
+        let steps = [
+            (Stage::Exited, (self.exit().is_some()).then_some(Duration::ZERO)),
+            (Stage::Eof, stdin_was_open.then_some(ladder.eof)),
+            (Stage::Term, Some(ladder.term)),
+            (Stage::Kill, Some(ladder.kill)),
+        ];
+        for (stage, bound) in steps {
+            let Some(bound) = bound else { continue };
+            tracing::debug!(pid = self.id(), ?stage, ?bound, "teardown of a child process");
+            match stage {
+                Stage::Exited | Stage::Eof => {}
+                Stage::Term => {
+                    self.group.signal(Signal::TERM);
+                    // A stopped process would not hear of it until somebody continued it.
+                    self.group.signal(Signal::CONT);
+                }
+                Stage::Kill => self.group.signal(Signal::KILL),
+            }
+            let gone = tokio::select! {
+                gone = self.gone_within(stage, bound) => gone,
+                never = &mut discard => match never {},
+            };
+            if let (true, Some(exit)) = (gone, self.exit()) {
+                tracing::debug!(pid = self.id(), ?stage, %exit, "a child process is gone");
+                return self.teardown.insert(Teardown::Gone { stage, exit }).clone();
+            }
+        }
+
+        let members = self.group.members().unwrap_or_default();
+        tracing::warn!(pid = self.id(), ?members, "a child process could not be ended in time");
+        self.teardown.insert(Teardown::Leaked { pid: self.id(), members, exit: self.exit() }).clone()
+    }
+
+    /// Waits until the child is reaped and its group empty; false when `bound` is over before that.
+    async fn gone_within(&mut self, stage: Stage, bound: Duration) -> bool {
+        let mut end = Instant::now() + bound;
+        if self.exit().is_none() && timeout_at(end, self.wait()).await.is_err() {
+            return false;
+        }
+        self.reap();
+        if stage < Stage::Term {
+            end = Instant::now() + STRAGGLERS;
+        }
+        let mut pause = FIRST_PAUSE;
+        while !self.group.is_empty(pause >= THOROUGH_FROM) {
+            if Instant::now() >= end {
+                return self.group.is_empty(true);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        true
+    }
+}
+
+/// Reads what nobody else will. Never returns.
+async fn discard(stdout: Option<Stdout>) -> Infallible {
+    if let Some(mut stdout) = stdout {
+        while let Ok(Some(_)) = stdout.read_chunk().await {}
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_ladder_keeps_its_proportions() {
+        assert_eq!(Ladder::within(Duration::from_secs(50)), Ladder::default());
+        let short = Ladder::within(Duration::from_millis(500));
+        assert_eq!((short.eof.as_millis(), short.term.as_millis(), short.kill.as_millis()), (100, 200, 200));
+        assert_eq!(Ladder::within(Duration::ZERO).kill, Duration::ZERO);
+    }
+}

@@ -1,0 +1,9 @@
+//! Real children, of `/bin/sh` and the core utilities only.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+mod drops;
+mod output;
+mod start;
+mod support;
+mod teardown;

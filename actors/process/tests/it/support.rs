@@ -1,0 +1,71 @@
+//! What the tests share.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, test_kill_process, test_kill_process_group};
+use subagents_process::{Command, Process};
+
+/// Nothing here takes that long; a test that does has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `sh -c script`, with a piped stdin.
+pub(crate) fn sh(script: &str) -> Command {
+    Command::new("/bin/sh", "/").args(["-c", script]).stdin_piped()
+}
+
+/// Asks until it holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The state letter of a process that is ours to see, none when it is gone altogether.
+pub(crate) fn state(id: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// Whether it runs: not gone, no zombie.
+pub(crate) fn alive(id: u32) -> bool {
+    test_kill_process(pid(id)).is_ok() && !matches!(state(id), None | Some('Z' | 'X'))
+}
+
+/// Whether the group has no member at all, zombies included.
+pub(crate) fn group_gone(id: u32) -> bool {
+    test_kill_process_group(pid(id)) == Err(rustix::io::Errno::SRCH)
+}
+
+/// Whether no member of the group runs. An orphan's zombie is the first process's to reap, whenever it likes.
+pub(crate) fn group_dead(id: u32) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().all(|entry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
+        let fields: Vec<_> = rest.split(' ').collect();
+        fields[2] != id.to_string() || ["Z", "X"].contains(&fields[0])
+    })
+}
+
+fn pid(id: u32) -> Pid {
+    Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
+}
+
+/// Waits for the child's first line, by which it says that it is set up.
+pub(crate) async fn first_line(process: &mut Process) -> (String, subagents_process::Lines) {
+    let mut lines = process.take_stdout().unwrap().into_lines(1000);
+    let line = tokio::time::timeout(PATIENCE, lines.next()).await.unwrap().unwrap().unwrap();
+    (line, lines)
+}
+
+/// All that comes on stdout.
+pub(crate) async fn read_all(process: &mut Process) -> Vec<u8> {
+    let mut stdout = process.take_stdout().unwrap();
+    let mut all = Vec::new();
+    while let Some(chunk) = tokio::time::timeout(PATIENCE, stdout.read_chunk()).await.unwrap().unwrap() {
+        assert!(chunk.len() <= 16 * 1024);
+        all.extend_from_slice(chunk);
+    }
+    all
+}

@@ -1,0 +1,522 @@
+//! The record of one run that its handle, its actor, its driver and the registry share. What the registry needs at the
+//! actor's exit lies here, since a supervisor hears of an exit before it hears the last message.
+
+use crate::{
+    events::Item,
+    progress::Live,
+    run::{self, Effect, Input, State},
+    run_actor::RunMessage,
+    seat::{Flag, Place, RootCore, Seat, Seated},
+    settlement::{Ending, Settled, Shown, conclude},
+    shared::{Shared, Standing},
+};
+use ractor::ActorRef;
+use std::{
+    any::Any,
+    fmt,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+use subagents_seam::{
+    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, NodeId, Parent, Phase, Progress,
+    RunId, StartError, context::RunLink, parent::ParentParts,
+};
+use tokio::sync::oneshot;
+
+/// What a caller of a start is told.
+pub(crate) type StartReply = oneshot::Sender<Result<crate::SubagentRun, StartError>>;
+
+pub(crate) struct RunCore {
+    pub(crate) id: RunId,
+    pub(crate) seat: Seat,
+    pub(crate) parent: Place,
+    pub(crate) root: Arc<RootCore>,
+    pub(crate) provider: Arc<str>,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) actor: OnceLock<ActorRef<RunMessage>>,
+    deadlines: Option<Box<Deadlines>>,
+    /// Revision and state in one word, so that a look is whole without a lock.
+    record: AtomicU64,
+    /// When each phase began, in microseconds; written before the state that makes it readable.
+    since: [AtomicU64; 5],
+    /// The last sign of life; 0 for none.
+    last_sign: AtomicU64,
+    /// The ticket in the queue; 0 for none.
+    ticket: AtomicU64,
+    borrowed: Flag,
+    local: Flag,
+    cause: OnceLock<CancelCause>,
+    outcome: OnceLock<Settled>,
+    leak: OnceLock<Arc<str>>,
+    /// The code of the error that rejected the start.
+    rejection: OnceLock<&'static str>,
+    live: OnceLock<Box<Live>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Rarely anybody: most look when it is there.
+    callers: Option<Box<Callers>>,
+    seated: Option<Seated>,
+}
+
+#[derive(Default)]
+struct Callers {
+    settled: Vec<oneshot::Sender<Settled>>,
+    gone: Vec<oneshot::Sender<()>>,
+    /// A rejection is told when nothing is left of the start.
+    rejected: Option<(StartReply, StartError)>,
+}
+
+pub(crate) struct NewRun {
+    pub(crate) parent: Place,
+    pub(crate) seated: Seated,
+    pub(crate) max_depth: Option<u32>,
+    pub(crate) provider: Arc<str>,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) deadlines: Option<Box<Deadlines>>,
+}
+
+impl RunCore {
+    pub(crate) fn new(shared: Arc<Shared>, id: RunId, new: NewRun) -> Self {
+        let NewRun { parent, seated, max_depth, provider, label, deadlines } = new;
+        let above = parent.seat();
+        let seat = Seat::new(AgentId::new(), above.depth + 1, max_depth, above.token.child_token());
+        let root = parent.root().clone();
+        let now = shared.clock.now();
+        Self {
+            id,
+            seat,
+            parent,
+            root,
+            provider,
+            label,
+            actor: OnceLock::new(),
+            deadlines,
+            record: AtomicU64::new(u64::from(State::QUEUED.bits())),
+            since: [
+                AtomicU64::new(now),
+                AtomicU64::new(0),
+                AtomicU64::new(0),
+                AtomicU64::new(0),
+                AtomicU64::new(0),
+            ],
+            last_sign: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+            borrowed: Flag::default(),
+            local: Flag::default(),
+            cause: OnceLock::new(),
+            outcome: OnceLock::new(),
+            leak: OnceLock::new(),
+            rejection: OnceLock::new(),
+            live: OnceLock::new(),
+            waiting: Mutex::new(Waiting { callers: None, seated: Some(seated) }),
+            shared,
+        }
+    }
+
+    // ---- looking
+
+    /// State and revision, of one moment.
+    pub(crate) fn look(&self) -> (State, u64) {
+        unpack(self.record.load(Acquire))
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.look().0
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state().phase() == Phase::Gone
+    }
+
+    pub(crate) fn since(&self, phase: Phase) -> u64 {
+        self.since[phase as usize].load(Acquire)
+    }
+
+    pub(crate) fn gone_at(&self) -> u64 {
+        self.since(Phase::Gone)
+    }
+
+    pub(crate) fn last_sign(&self) -> Option<u64> {
+        Some(self.last_sign.load(Relaxed)).filter(|at| *at > 0)
+    }
+
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        Some(self.ticket.load(Acquire)).filter(|ticket| *ticket > 0)
+    }
+
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.borrowed.is_up()
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.local.is_up()
+    }
+
+    pub(crate) fn outcome(&self) -> Option<&Settled> {
+        self.outcome.get()
+    }
+
+    pub(crate) fn leak(&self) -> Option<&Arc<str>> {
+        self.leak.get()
+    }
+
+    pub(crate) fn rejection(&self) -> Option<&'static str> {
+        self.rejection.get().copied()
+    }
+
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.live.get().map(|live| &**live)
+    }
+
+    pub(crate) fn live_or_new(&self) -> &Live {
+        self.live.get_or_init(Box::default)
+    }
+
+    pub(crate) fn process_id(&self) -> Option<NodeId> {
+        self.live()?.process().map(|process| process.node)
+    }
+
+    pub(crate) fn deadline(&self, which: impl Fn(&Deadlines) -> Option<Duration>) -> Option<Duration> {
+        self.deadlines
+            .as_deref()
+            .and_then(&which)
+            .or_else(|| which(&self.shared.deadlines))
+            .filter(|d| *d < Duration::MAX)
+    }
+
+    pub(crate) fn disposed(&self) -> Result<(), DisposeError> {
+        match self.leak.get() {
+            None => Ok(()),
+            Some(what) => Err(DisposeError::Leaked { run: self.id, what: what.clone() }),
+        }
+    }
+
+    // ---- facts
+
+    /// Feeds one fact to the state machine, under the log's lock, and says what followed.
+    fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
+        let at = self.shared.clock.now();
+        let mut log = self.shared.log();
+        let before = self.state();
+        let (state, effect) = run::step(before, input);
+        if state == before {
+            return effect;
+        }
+        if effect == Effect::Ended
+            && let Some(outcome) = outcome
+        {
+            // First the outcome, then the state that says it is there.
+            let _ = self.outcome.set(outcome);
+        }
+        let phase = state.phase();
+        if phase != before.phase() {
+            self.since[phase as usize].store(at, Release);
+        } else if effect == Effect::Changed {
+            // A flag of the machine itself: nothing that anybody sees changed.
+            let (_, revision) = self.look();
+            self.record.store(pack(state, revision), Release);
+            return effect;
+        }
+        let revision = log.next();
+        self.record.store(pack(state, revision), Release);
+        let scoped = self.parent.seat().scoped.get();
+        if scoped.is_some() || log.wants() {
+            let item = Item::Run { core: self.clone(), state, effect, revision, at };
+            if let Some(scoped) = scoped {
+                scoped.send(item.clone());
+            }
+            log.send(item);
+        }
+        effect
+    }
+
+    pub(crate) fn set_ticket(&self, ticket: u64) {
+        self.ticket.store(ticket, Release);
+    }
+
+    pub(crate) fn set_borrowed(&self) {
+        self.borrowed.set(true);
+    }
+
+    /// It was turned away before it entered: the place above is free of it.
+    pub(crate) fn abandon(&self) {
+        let seated = self.waiting().seated.take();
+        drop(seated);
+    }
+
+    /// Shows an unchanged state to listeners, with a revision of its own.
+    pub(crate) fn announce(self: &Arc<Self>) {
+        let mut log = self.shared.log();
+        let (state, _) = self.look();
+        let revision = log.next();
+        self.record.store(pack(state, revision), Release);
+        let scoped = self.parent.seat().scoped.get();
+        if scoped.is_some() || log.wants() {
+            let at = self.since(state.phase());
+            let item = Item::Run { core: self.clone(), state, effect: Effect::Changed, revision, at };
+            if let Some(scoped) = scoped {
+                scoped.send(item.clone());
+            }
+            log.send(item);
+        }
+    }
+
+    pub(crate) fn admit(self: &Arc<Self>, borrowed: bool) {
+        self.borrowed.set(borrowed);
+        self.feed(Input::Admitted, None);
+    }
+
+    /// The publication boundary: false where the run is over already.
+    pub(crate) fn publish(self: &Arc<Self>, local: bool) -> bool {
+        self.local.set(local);
+        self.feed(Input::Published, None) == Effect::Started
+    }
+
+    /// Settles the run, once. Whoever comes second changes nothing.
+    pub(crate) fn settle(self: &Arc<Self>, ending: Ending, blank_is_fine: bool) {
+        if self.state().is_settled() {
+            return;
+        }
+        let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
+        let outcome = conclude(ending, cause.as_ref(), blank_is_fine, self.shown());
+        let effect = self.feed(Input::Settled, Some(outcome));
+        // The end of a run cancels what is below it, and nothing more starts there.
+        self.seat.end();
+        self.seat.token.cancel();
+        if effect == Effect::Ended
+            && let Some(outcome) = self.outcome.get()
+        {
+            for waiter in self.waiting().take(|callers| std::mem::take(&mut callers.settled)) {
+                let _ = waiter.send(outcome.clone());
+            }
+            if let Some(live) = self.live.get() {
+                live.wake();
+            }
+        }
+    }
+
+    /// Rejects the start, once; the caller is told when nothing is left of it.
+    pub(crate) fn reject(self: &Arc<Self>, reply: StartReply, error: StartError) {
+        let _ = self.rejection.set(error.code());
+        self.waiting().callers.get_or_insert_default().rejected = Some((reply, error));
+        self.feed(Input::Settled, None);
+        self.seat.end();
+        self.seat.token.cancel();
+    }
+
+    pub(crate) fn driver_done(self: &Arc<Self>) -> Effect {
+        self.feed(Input::DriverDone, None)
+    }
+
+    pub(crate) fn actor_done(self: &Arc<Self>) -> Effect {
+        self.feed(Input::ActorDone, None)
+    }
+
+    /// The last step, by whoever fed the fact whose effect was `Gone`.
+    pub(crate) fn farewell(self: &Arc<Self>) {
+        if !self.shared.exit(self) {
+            return;
+        }
+        self.shared.kept.push(self);
+        if let Some(scoped) = self.seat.scoped.get() {
+            scoped.end();
+        }
+        let (callers, seated) = {
+            let mut waiting = self.waiting();
+            (waiting.callers.take(), waiting.seated.take())
+        };
+        // Gone child-first: the place above may go only now.
+        drop(seated);
+        if let Some(live) = self.live.get() {
+            live.wake();
+        }
+        let Some(callers) = callers else { return };
+        let Callers { settled, gone, rejected } = *callers;
+        drop(settled);
+        for waiter in gone {
+            let _ = waiter.send(());
+        }
+        if let Some((reply, error)) = rejected {
+            let _ = reply.send(Err(error));
+        }
+    }
+
+    pub(crate) fn leaked(&self, what: impl Into<Arc<str>>) {
+        let _ = self.leak.set(what.into());
+    }
+
+    /// In a failed service nobody handles exits: whoever brings the last fact finishes the run.
+    pub(crate) fn finish_without_registry(self: &Arc<Self>) {
+        if self.shared.standing() == Standing::Failed {
+            self.actor_done();
+            // The message that it is gone may have been lost with the registry.
+            if self.is_gone() {
+                self.farewell();
+            }
+        }
+    }
+
+    // ---- cancel
+
+    /// Records the cause, if it is the first, and cancels.
+    pub(crate) fn cancel(&self, cause: CancelCause) {
+        let _ = self.cause.set(cause);
+        self.seat.token.cancel();
+    }
+
+    /// The recorded cause. A cancelled token without one was cancelled from above.
+    pub(crate) fn cause_or_inherited(&self) -> CancelCause {
+        self.cause.get_or_init(|| self.parent.inherited_cause()).clone()
+    }
+
+    /// Asks the run actor to cancel; where it is gone or not there yet, does it at once.
+    pub(crate) fn request_cancel(&self, cause: CancelCause) {
+        let refused =
+            match self.actor.get().map(|actor| actor.send_message(RunMessage::Cancel(cause.clone()))) {
+                Some(Ok(())) => None,
+                Some(Err(_)) | None => Some(cause),
+            };
+        if let Some(cause) = refused {
+            self.cancel(cause);
+        }
+    }
+
+    // ---- waiting
+
+    fn waiting(&self) -> WaitingGuard<'_> {
+        WaitingGuard(self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Answers when the run has settled: at once, or later.
+    pub(crate) fn await_settled(&self, waiter: oneshot::Sender<Settled>) {
+        let mut waiting = self.waiting();
+        match self.outcome.get() {
+            Some(outcome) => {
+                let _ = waiter.send(outcome.clone());
+            }
+            // Nobody will settle what is gone; the waiter is dropped and asks again.
+            None if self.is_gone() => {}
+            None => waiting.callers.get_or_insert_default().settled.push(waiter),
+        }
+    }
+
+    /// Answers when nothing is left of the run.
+    pub(crate) fn await_gone(&self, waiter: oneshot::Sender<()>) {
+        let mut waiting = self.waiting();
+        if self.is_gone() {
+            let _ = waiter.send(());
+        } else {
+            waiting.callers.get_or_insert_default().gone.push(waiter);
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        self.live().map(Live::shown).unwrap_or_default()
+    }
+}
+
+struct WaitingGuard<'a>(MutexGuard<'a, Waiting>);
+
+impl WaitingGuard<'_> {
+    fn take<T: Default>(mut self, take: impl FnOnce(&mut Callers) -> T) -> T {
+        self.0.callers.as_deref_mut().map(take).unwrap_or_default()
+    }
+}
+
+impl std::ops::Deref for WaitingGuard<'_> {
+    type Target = Waiting;
+    fn deref(&self) -> &Waiting {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for WaitingGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Waiting {
+        &mut self.0
+    }
+}
+
+fn pack(state: State, revision: u64) -> u64 {
+    revision << 8 | u64::from(state.bits())
+}
+
+fn unpack(record: u64) -> (State, u64) {
+    #[expect(clippy::cast_possible_truncation, reason = "the low byte is the state")]
+    (State::from_bits(record as u8), record >> 8)
+}
+
+impl RunLink for RunCore {
+    fn run_id(&self) -> RunId {
+        self.id
+    }
+
+    fn agent_id(&self) -> AgentId {
+        self.seat.agent
+    }
+
+    fn provider(&self) -> &Arc<str> {
+        &self.provider
+    }
+
+    fn depth(&self) -> u32 {
+        self.seat.depth
+    }
+
+    fn max_depth(&self) -> Option<u32> {
+        self.seat.max_depth
+    }
+
+    fn token(&self) -> &CancellationToken {
+        &self.seat.token
+    }
+
+    fn cause(&self) -> Option<CancelCause> {
+        self.seat.token.is_cancelled().then(|| self.cause_or_inherited())
+    }
+
+    fn progress(&self, progress: Progress<'_>) {
+        let at = self.shared.clock.now();
+        self.last_sign.store(at.max(1), Relaxed);
+        if matches!(progress, Progress::Alive) || self.state().is_settled() {
+            return;
+        }
+        if let Some(process) = self.live_or_new().take_in(progress, at) {
+            crate::tree::announce_process(self, &process);
+        }
+    }
+
+    fn as_parent(self: Arc<Self>, cwd: Arc<Path>, local: Option<Arc<dyn Any + Send + Sync>>) -> Parent {
+        Parent::from_parts(ParentParts {
+            agent: self.seat.agent,
+            epoch: Epoch::default(),
+            run: Some(self.id),
+            depth: self.seat.depth,
+            cwd,
+            token: self.seat.token.clone(),
+            local,
+            seat: self,
+        })
+    }
+}
+
+impl fmt::Debug for RunCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .field("provider", &self.provider)
+            .field("label", &self.label)
+            .field("phase", &self.state().phase())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,357 @@
+//! What a caller holds of a run: before publication, after it, and while only watching.
+
+use crate::{core::RunCore, progress::ProgressStream, settlement::Settled, shared::Standing};
+use ractor::ActorRef;
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use subagents_seam::{
+    AgentId, CancelCause, DisposeError, Node, Phase, ResultError, RunId, StartError, SubagentResult,
+};
+use tokio::sync::oneshot;
+
+use crate::run_actor::RunMessage;
+
+/// A start on its way: it has an id, can be cancelled, and is awaited for the run.
+///
+/// **Dropping** it, or the future made of it, cancels the start; it is rolled back in its own task.
+#[must_use = "dropping a start cancels it; await it"]
+pub struct Starting {
+    id: RunId,
+    pending: Pending,
+}
+
+enum Pending {
+    Refused(Option<StartError>),
+    Asked { core: Option<Arc<RunCore>>, reply: oneshot::Receiver<Result<SubagentRun, StartError>> },
+}
+
+impl Starting {
+    pub(crate) fn refused(id: RunId, error: StartError) -> Self {
+        Self { id, pending: Pending::Refused(Some(error)) }
+    }
+
+    pub(crate) fn asked(
+        core: Arc<RunCore>,
+        reply: oneshot::Receiver<Result<SubagentRun, StartError>>,
+    ) -> Self {
+        Self { id: core.id, pending: Pending::Asked { core: Some(core), reply } }
+    }
+
+    /// The id of the run to be. It is in the tree, as queued or starting, once the registry has seen it.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    pub(crate) fn core(&self) -> Option<Arc<RunCore>> {
+        if let Pending::Asked { core, .. } = &self.pending { core.clone() } else { None }
+    }
+
+    /// Cancels the start; awaiting it then gives `CANCELLED`, unless it was published first.
+    pub fn cancel(&self, cause: CancelCause) {
+        if let Pending::Asked { core: Some(core), .. } = &self.pending {
+            core.request_cancel(cause);
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Pending::Asked { core: Some(core), .. } = &self.pending {
+            core.request_cancel(CancelCause::Dropped);
+        }
+    }
+}
+
+impl IntoFuture for Starting {
+    type Output = Result<SubagentRun, StartError>;
+    type IntoFuture = StartFuture;
+
+    fn into_future(self) -> StartFuture {
+        StartFuture(self)
+    }
+}
+
+/// The future of a [`Starting`]. Cancel-safe only in the sense of its guard: dropping it cancels the start.
+#[must_use = "futures do nothing unless awaited"]
+#[derive(Debug)]
+pub struct StartFuture(Starting);
+
+impl Future for StartFuture {
+    type Output = Result<SubagentRun, StartError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.get_mut().0.pending {
+            Pending::Refused(error) => Poll::Ready(Err(error.take().unwrap_or(StartError::ServiceFailed))),
+            Pending::Asked { core, reply } => {
+                let answer = ready!(Pin::new(reply).poll(cx));
+                let standing = core.take().map(|core| core.shared.standing());
+                Poll::Ready(answer.unwrap_or_else(|_| {
+                    // The registry went without an answer.
+                    Err(match standing {
+                        Some(Standing::Draining | Standing::Closed) => StartError::Draining,
+                        _ => StartError::ServiceFailed,
+                    })
+                }))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Starting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Starting").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A published run, owned by its caller (SPEC 1.7, 3.3).
+///
+/// **Dropping** it cancels the run with the cause *dropped*, with a warning that names it, unless it had settled. To do
+/// otherwise: [`dispose`](Self::dispose), [`detach`](Self::detach), or a [`watcher`](Self::watcher) beside it.
+#[must_use = "dropping a run cancels it; dispose it, or detach it"]
+pub struct SubagentRun {
+    watcher: RunWatcher,
+    armed: bool,
+}
+
+impl SubagentRun {
+    pub(crate) fn new(core: Arc<RunCore>) -> Self {
+        Self { watcher: RunWatcher { core }, armed: true }
+    }
+
+    /// The run.
+    pub fn id(&self) -> RunId {
+        self.watcher.id()
+    }
+
+    /// The child (SPEC 1.7: the original's run id).
+    pub fn agent_id(&self) -> AgentId {
+        self.watcher.agent_id()
+    }
+
+    /// The result: the same for every caller, however late, also after `dispose`.
+    ///
+    /// The future borrows nothing and may be dropped freely; the run goes on.
+    ///
+    /// # Errors
+    /// Only where the provider could not wait for its child, or the async runtime is gone. A child's failure is a value.
+    pub fn result(&self) -> impl Future<Output = Result<Arc<SubagentResult>, ResultError>> + Send + use<> {
+        self.watcher.result()
+    }
+
+    /// Cancels the run. The first cause wins; a second call changes nothing. Returns at once.
+    pub fn cancel(&self, cause: CancelCause) {
+        self.watcher.cancel(cause);
+    }
+
+    /// Ends the run, if it has not ended, and returns when nothing is left of it: no task, no process, no child below.
+    ///
+    /// Idempotent: every caller gets the same answer. The work goes on if the future is dropped.
+    ///
+    /// # Errors
+    /// [`DisposeError::Leaked`] where the bounded teardown could not make sure.
+    pub fn dispose(&self) -> impl Future<Output = Result<(), DisposeError>> + Send + use<> {
+        self.watcher.dispose()
+    }
+
+    /// Lets the run go on by itself: it is torn down when it settles, its result is in its `Ended` event and, while it
+    /// is remembered, with [`SubagentService::outcome`](crate::SubagentService::outcome).
+    pub fn detach(mut self) -> RunWatcher {
+        self.armed = false;
+        self.watcher.clone()
+    }
+
+    /// A handle that watches, waits and can cancel, and whose drop does nothing.
+    pub fn watcher(&self) -> RunWatcher {
+        self.watcher.clone()
+    }
+
+    /// What the run shows of itself from now on, and the text so far.
+    pub fn progress(&self) -> ProgressStream {
+        self.watcher.progress()
+    }
+
+    /// The run's node in the tree, as of now.
+    pub fn node(&self) -> Node {
+        self.watcher.node()
+    }
+}
+
+impl Drop for SubagentRun {
+    fn drop(&mut self) {
+        let core = &self.watcher.core;
+        if self.armed && !core.state().is_settled() && !core.seat.token.is_cancelled() {
+            tracing::warn!(run = %core.id, provider = %core.provider, "a run was dropped before it settled and is cancelled");
+            core.request_cancel(CancelCause::Dropped);
+        }
+    }
+}
+
+impl fmt::Debug for SubagentRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.watcher.core.fmt(f)
+    }
+}
+
+/// A handle on a run that owns nothing of it. Clone and drop as you like.
+#[derive(Clone)]
+pub struct RunWatcher {
+    core: Arc<RunCore>,
+}
+
+impl RunWatcher {
+    /// The run.
+    pub fn id(&self) -> RunId {
+        self.core.id
+    }
+
+    /// The child.
+    pub fn agent_id(&self) -> AgentId {
+        self.core.seat.agent
+    }
+
+    /// See [`SubagentRun::result`].
+    pub fn result(&self) -> impl Future<Output = Result<Arc<SubagentResult>, ResultError>> + Send + use<> {
+        let core = self.core.clone();
+        async move { settled(&core).await }
+    }
+
+    /// See [`SubagentRun::cancel`].
+    pub fn cancel(&self, cause: CancelCause) {
+        if !self.core.state().is_settled() {
+            self.core.request_cancel(cause);
+        }
+    }
+
+    /// See [`SubagentRun::dispose`].
+    pub fn dispose(&self) -> impl Future<Output = Result<(), DisposeError>> + Send + use<> {
+        let core = self.core.clone();
+        // The message goes out now: a future that is never polled must not keep a run alive.
+        let answer = (!core.is_gone()).then(|| ask_to_dispose(&core));
+        async move {
+            if let Some(answer) = answer {
+                gone(&core, answer).await;
+            }
+            core.disposed()
+        }
+    }
+
+    /// See [`SubagentRun::progress`].
+    pub fn progress(&self) -> ProgressStream {
+        ProgressStream::new(self.core.clone())
+    }
+
+    /// See [`SubagentRun::node`].
+    pub fn node(&self) -> Node {
+        crate::tree::run_node(&self.core)
+    }
+
+    /// Whether the run has settled.
+    pub fn is_settled(&self) -> bool {
+        self.core.state().is_settled()
+    }
+
+    /// Where the run is on its way.
+    pub fn phase(&self) -> Phase {
+        self.core.state().phase()
+    }
+
+    /// Ends the run's actor as a fault would.
+    #[cfg(feature = "fault-injection")]
+    #[doc(hidden)]
+    pub fn inject_kill(&self) {
+        if let Some(actor) = self.core.actor.get() {
+            actor.kill();
+        }
+    }
+
+    /// Panics the run's actor.
+    #[cfg(feature = "fault-injection")]
+    #[doc(hidden)]
+    pub fn inject_panic(&self) {
+        if let Some(actor) = self.core.actor.get() {
+            let _ = actor.send_message(RunMessage::Panic);
+        }
+    }
+}
+
+impl fmt::Debug for RunWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.fmt(f)
+    }
+}
+
+/// The settlement: from the cell that actor and handle share, or as the run actor's reply.
+async fn settled(core: &RunCore) -> Settled {
+    // Twice: a message that was in the mailbox of an actor that ends is dropped, and then the answer is there, or the
+    // record takes the waiter itself.
+    for actor in [core.actor.get(), None] {
+        if let Some(outcome) = core.outcome() {
+            return outcome.clone();
+        }
+        let (waiter, answer) = oneshot::channel();
+        if let Some(waiter) = send(actor, waiter, RunMessage::Result) {
+            core.await_settled(waiter);
+        }
+        if let Ok(outcome) = answer.await {
+            return outcome;
+        }
+    }
+    core.outcome().cloned().unwrap_or(Err(ResultError::RuntimeGone))
+}
+
+fn ask_to_dispose(core: &RunCore) -> oneshot::Receiver<()> {
+    let (waiter, answer) = oneshot::channel();
+    if let Some(waiter) = send(core.actor.get(), waiter, RunMessage::Dispose) {
+        core.await_gone(waiter);
+        if !core.state().is_settled() {
+            core.cancel(CancelCause::Disposed);
+        }
+    }
+    answer
+}
+
+async fn gone(core: &RunCore, answer: oneshot::Receiver<()>) {
+    if answer.await.is_err() && !core.is_gone() {
+        let (waiter, answer) = oneshot::channel();
+        core.await_gone(waiter);
+        // An error here says that the async runtime is gone, and every task with it.
+        let _ = answer.await;
+    }
+}
+
+/// Sends to the actor; gives the waiter back where it cannot take it.
+fn send<T: Send + 'static>(
+    actor: Option<&ActorRef<RunMessage>>,
+    waiter: oneshot::Sender<T>,
+    wrap: fn(oneshot::Sender<T>) -> RunMessage,
+) -> Option<oneshot::Sender<T>>
+where
+    oneshot::Sender<T>: Unwrap,
+{
+    let Some(actor) = actor else { return Some(waiter) };
+    match actor.send_message(wrap(waiter)) {
+        Err(ractor::MessagingErr::SendErr(message)) => Unwrap::unwrap(message),
+        _ => None,
+    }
+}
+
+trait Unwrap: Sized {
+    fn unwrap(message: RunMessage) -> Option<Self>;
+}
+
+impl Unwrap for oneshot::Sender<Settled> {
+    fn unwrap(message: RunMessage) -> Option<Self> {
+        if let RunMessage::Result(waiter) = message { Some(waiter) } else { None }
+    }
+}
+
+impl Unwrap for oneshot::Sender<()> {
+    fn unwrap(message: RunMessage) -> Option<Self> {
+        if let RunMessage::Dispose(waiter) = message { Some(waiter) } else { None }
+    }
+}

@@ -1,0 +1,143 @@
+//! The table of providers: read by every start without a lock, written by few.
+
+use crate::{admission::LaneId, events::Item, shared::Shared};
+use arc_swap::ArcSwap;
+use indexmap::IndexMap;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+use subagents_seam::{Capabilities, DynProvider, RegisterError};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: Arc<str>,
+    pub(crate) provider: DynProvider,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) blank_is_fine: bool,
+    pub(crate) lane: LaneId,
+    /// Which registration this is: a late drop must not remove a newer one of the same name.
+    generation: u64,
+}
+
+/// Insertion order is the order of the list (SPEC 2.1, 23.9).
+pub(crate) type Table = IndexMap<Arc<str>, Entry>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Providers {
+    table: ArcSwap<Table>,
+    generations: Mutex<u64>,
+}
+
+impl Providers {
+    pub(crate) fn table(&self) -> arc_swap::Guard<Arc<Table>> {
+        self.table.load()
+    }
+
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        self.table.load().keys().cloned().collect()
+    }
+
+    /// Adds a provider under a name that is free, and runs `then` before any other change of the table.
+    pub(crate) fn add(
+        &self,
+        name: &str,
+        provider: DynProvider,
+        lane: LaneId,
+        then: impl FnOnce(&Arc<str>),
+    ) -> Result<(Arc<str>, u64), RegisterError> {
+        check_name(name)?;
+        let name: Arc<str> = name.into();
+        let mut generation = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&self.table.load());
+        if table.contains_key(&name) {
+            return Err(RegisterError::DuplicateProvider(name));
+        }
+        *generation += 1;
+        let entry = Entry {
+            name: name.clone(),
+            capabilities: provider.capabilities(),
+            blank_is_fine: provider.allows_blank_answer(),
+            provider,
+            lane,
+            generation: *generation,
+        };
+        table.insert(name.clone(), entry);
+        self.table.store(Arc::new(table));
+        then(&name);
+        Ok((name, *generation))
+    }
+
+    /// Removes exactly this registration, and runs `then` if it was still there.
+    fn remove(&self, name: &Arc<str>, generation: u64, then: impl FnOnce()) {
+        let _writing = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&self.table.load());
+        if table.get(name).is_none_or(|entry| entry.generation != generation) {
+            return;
+        }
+        // `shift_remove` keeps the order of the rest.
+        table.shift_remove(name);
+        self.table.store(Arc::new(table));
+        then();
+    }
+}
+
+/// A name is 1 to 64 bytes of `a-z`, `0-9`, `.`, `_`, `-`, a letter or digit first.
+fn check_name(name: &str) -> Result<(), RegisterError> {
+    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let rest =
+        name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
+    if first && rest && name.len() <= 64 {
+        return Ok(());
+    }
+    Err(RegisterError::InvalidName(subagents_seam::bounded(&subagents_seam::sanitised(name), 80).into()))
+}
+
+/// A provider's registration. Dropping it ends it: no new starts; live runs go on (SPEC 2.3). A late drop never removes
+/// a newer registration of the same name.
+#[must_use = "dropping a registration ends it"]
+pub struct Registration {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    generation: u64,
+}
+
+impl Registration {
+    pub(crate) fn new(shared: Arc<Shared>, name: Arc<str>, generation: u64) -> Self {
+        Self { shared, name, generation }
+    }
+
+    /// The provider's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.providers.remove(&self.name, self.generation, || {
+            self.shared.log().send(Item::ProviderRemoved(self.name.clone()));
+        });
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_name;
+
+    #[test]
+    fn spec_2_9_a_provider_name_is_never_empty_and_always_plain() {
+        for good in ["a", "0", "wc", "claude-code", "a.b_c-9", &"x".repeat(64)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "A", "-a", ".a", "a b", "é", "a/b", "a\n", &"x".repeat(65)] {
+            assert_eq!(check_name(bad).unwrap_err().code(), "INVALID_NAME", "{bad}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The registry actor: it spawns and supervises every run actor, holds admission, and sees every exit. Its handlers
+//! route and never wait for a child, a provider or a caller.
+
+use crate::{
+    admission::{Admission, Admitted, LaneId, Submission},
+    core::RunCore,
+    driver::Assignment,
+    run::Effect,
+    run_actor::RunActor,
+    settlement::Ending,
+    shared::{IdHasher, Shared, Standing},
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc};
+use subagents_seam::{CancelCause, RunId, StartError};
+use tokio::sync::oneshot;
+
+pub(crate) enum RegistryMessage {
+    Start(Box<Start>),
+    /// A driver ended after its actor: the run is gone.
+    DriverDone(Arc<RunCore>),
+    /// Stop once nothing lives.
+    Close,
+    /// Kill what lives: the grace of a shutdown ran out.
+    KillAll,
+    /// A test asks how a fault of the runtime itself is borne.
+    #[cfg(feature = "fault-injection")]
+    Panic,
+}
+
+pub(crate) struct Start {
+    pub(crate) core: Arc<RunCore>,
+    pub(crate) lane: LaneId,
+    pub(crate) assignment: Assignment,
+}
+
+/// Whatever ends the registry: an end that nobody asked for is a failure, and every run settles and goes.
+pub(crate) struct Registry {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if shared.live() > 0 || shared.standing() == Standing::Open {
+            shared.drain(CancelCause::OwnerLost);
+            shared.advance(Standing::Failed);
+            tracing::error!(live = shared.live(), "the registry failed; every run of the service ends");
+            let runs: Vec<_> = shared.runs.iter().map(|run| run.value().clone()).collect();
+            for core in runs {
+                core.cancel(CancelCause::OwnerLost);
+                if core.state().is_published() {
+                    core.settle(Ending::Lost, false);
+                }
+                // The link has killed its actor; what is left is the driver's own end.
+                core.finish_without_registry();
+            }
+        } else {
+            shared.advance(Standing::Closed);
+        }
+        shared.tracker.close();
+        for root in &shared.roots {
+            if let Some(scoped) = root.seat.scoped.get() {
+                scoped.end();
+            }
+        }
+        shared.kept.end();
+        shared.log().end();
+    }
+}
+
+pub(crate) struct State {
+    admission: Admission,
+    /// By the id of its actor.
+    runs: HashMap<u64, Arc<RunCore>, BuildHasherDefault<IdHasher>>,
+    /// Of those that wait for a slot.
+    permits: HashMap<RunId, oneshot::Sender<bool>>,
+    closing: bool,
+}
+
+#[ractor::actor(message = RegistryMessage, state = State, arguments = Admission)]
+impl Registry {
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<RegistryMessage>,
+        admission: Admission,
+    ) -> Result<State, ActorProcessingErr> {
+        Ok(State { admission, runs: HashMap::default(), permits: HashMap::new(), closing: false })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<RegistryMessage>,
+        message: RegistryMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RegistryMessage::Start(start) => self.start(&myself, *start, state).await,
+            RegistryMessage::DriverDone(core) => {
+                if let Some(actor) = core.actor.get() {
+                    state.runs.remove(&actor.get_id().pid());
+                }
+                Self::farewell(&core, state);
+            }
+            RegistryMessage::Close => state.closing = true,
+            RegistryMessage::KillAll => {
+                for core in state.runs.values() {
+                    if let Some(actor) = core.actor.get() {
+                        actor.kill();
+                    }
+                }
+            }
+            #[cfg(feature = "fault-injection")]
+            #[expect(clippy::panic, reason = "that is what the message asks for")]
+            RegistryMessage::Panic => panic!("a test panics the registry"),
+        }
+        self.stop_when_empty(&myself, state);
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<RegistryMessage>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorTerminated(cell, _, _) | SupervisionEvent::ActorFailed(cell, _) = &event
+        {
+            let actor = cell.get_id().pid();
+            if let Some(core) = state.runs.get(&actor).cloned() {
+                if !core.state().is_driver_done() {
+                    // Killed or crashed: its guard cuts the driver, and the driver's guard tells us.
+                    core.cancel(CancelCause::OwnerLost);
+                    if core.state().is_published() {
+                        core.settle(Ending::Lost, false);
+                    }
+                }
+                if core.actor_done() == Effect::Gone {
+                    state.runs.remove(&actor);
+                    Self::farewell(&core, state);
+                }
+            }
+        }
+        self.stop_when_empty(&myself, state);
+        Ok(())
+    }
+}
+
+impl Registry {
+    async fn start(&self, myself: &ActorRef<RegistryMessage>, start: Start, state: &mut State) {
+        let Start { core, lane, mut assignment } = start;
+        if self.shared.standing() != Standing::Open {
+            return refuse(&core, assignment, StartError::Draining);
+        }
+        match state.admission.submit(core.id, lane, core.parent.run_id()) {
+            Submission::Free | Submission::Admitted { borrowed: false } => {}
+            Submission::Admitted { borrowed: true } => core.set_borrowed(),
+            Submission::Queued { ticket } => {
+                let (permit, permitted) = oneshot::channel();
+                assignment.permit = Some(permitted);
+                state.permits.insert(core.id, permit);
+                core.set_ticket(ticket);
+            }
+            Submission::Full { queued, active } => {
+                return refuse(&core, assignment, StartError::QueueFull { queued, active });
+            }
+        }
+        self.shared.enter(&core);
+        if core.ticket().is_some() {
+            core.announce();
+        }
+        let actor = RunActor::new(core.clone(), assignment);
+        match RunActor::spawn_linked(None, actor, (), myself.get_cell()).await {
+            Ok((actor, _)) => {
+                state.runs.insert(actor.get_id().pid(), core);
+            }
+            Err(error) => {
+                // The actor's guard has rejected the start; only the actor's own end is missing.
+                tracing::error!(run = %core.id, %error, "a run actor did not start");
+                if core.actor_done() == Effect::Gone {
+                    Self::farewell(&core, state);
+                }
+            }
+        }
+    }
+
+    fn farewell(core: &Arc<RunCore>, state: &mut State) {
+        state.permits.remove(&core.id);
+        let mut admitted = state.admission.leave(core.id);
+        while let Some(Admitted { run, borrowed }) = admitted.pop() {
+            let taken = state.permits.remove(&run).is_some_and(|permit| permit.send(borrowed).is_ok());
+            if !taken {
+                // It was cancelled in the same moment: the slot goes on to the next.
+                admitted.extend(state.admission.leave(run));
+            }
+        }
+        core.farewell();
+    }
+
+    fn stop_when_empty(&self, myself: &ActorRef<RegistryMessage>, state: &State) {
+        if state.closing && state.runs.is_empty() && self.shared.live() == 0 {
+            myself.stop(None);
+        }
+    }
+}
+
+/// Turns a start away before anything of it exists.
+fn refuse(core: &Arc<RunCore>, assignment: Assignment, error: StartError) {
+    core.root.uncount_start();
+    core.abandon();
+    let _ = assignment.reply.send(Err(error));
+}

@@ -1,0 +1,138 @@
+//! The run actor: one delegation's address. Start made it; cancel, dispose and waiting for the result are messages to
+//! it. It owns the driver task and awaits nothing.
+
+use crate::{
+    core::RunCore,
+    driver::{self, Assignment},
+    settlement::{Ending, Settled},
+};
+use ractor::{ActorProcessingErr, ActorRef};
+use std::sync::{Arc, Mutex, PoisonError};
+use subagents_seam::CancelCause;
+use tokio::{sync::oneshot, task::JoinHandle};
+use tracing::Instrument;
+
+pub(crate) enum RunMessage {
+    Cancel(CancelCause),
+    /// Answer when it has settled.
+    Result(oneshot::Sender<Settled>),
+    /// End it, and answer when nothing is left.
+    Dispose(oneshot::Sender<()>),
+    /// A test asks how a fault of the runtime itself is borne.
+    #[cfg(feature = "fault-injection")]
+    Panic,
+}
+
+pub(crate) struct RunActor {
+    core: Arc<RunCore>,
+    work: Mutex<Work>,
+}
+
+enum Work {
+    Assigned(Box<Assignment>),
+    Driven(JoinHandle<()>),
+    None,
+}
+
+impl RunActor {
+    pub(crate) fn new(core: Arc<RunCore>, assignment: Assignment) -> Self {
+        Self { core, work: Mutex::new(Work::Assigned(Box::new(assignment))) }
+    }
+}
+
+/// Whatever ends the actor: the driver is cut, the run settles. After an ordinary end both are done already.
+impl Drop for RunActor {
+    fn drop(&mut self) {
+        let work = std::mem::replace(self.work.get_mut().unwrap_or_else(PoisonError::into_inner), Work::None);
+        match work {
+            Work::Assigned(assignment) => {
+                // It never came to a driver: a guard dropped at once does what the end of one would.
+                let mut guard = driver::guard(self.core.clone(), &assignment);
+                guard.set_reply(assignment.reply);
+            }
+            Work::Driven(task) => {
+                if !self.core.state().is_driver_done() {
+                    self.core.cancel(CancelCause::OwnerLost);
+                    task.abort();
+                    if self.core.state().is_published() {
+                        self.core.settle(Ending::Lost, false);
+                    }
+                }
+            }
+            Work::None => {}
+        }
+        self.core.finish_without_registry();
+    }
+}
+
+#[ractor::actor(message = RunMessage, state = ())]
+impl RunActor {
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<RunMessage>,
+        _arguments: (),
+    ) -> Result<(), ActorProcessingErr> {
+        // Nothing happens here: it runs before the link to the supervisor.
+        Ok(())
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<RunMessage>,
+        _state: &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        let core = &self.core;
+        let _ = core.actor.set(myself);
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Assigned(assignment) = std::mem::replace(&mut *work, Work::None) {
+            let guard = driver::guard(core.clone(), &assignment);
+            let span = tracing::info_span!(
+                "subagent.run",
+                run = %core.id,
+                agent = %core.seat.agent,
+                provider = %core.provider,
+                depth = core.seat.depth,
+                stop_reason = tracing::field::Empty,
+            );
+            let driver = driver::drive(guard, *assignment);
+            let tracker = &core.shared.tracker;
+            *work = Work::Driven(if span.is_disabled() {
+                tracker.spawn(driver)
+            } else {
+                let core = core.clone();
+                tracker.spawn(
+                    async move {
+                        driver.await;
+                        if let Some(Ok(result)) = core.outcome() {
+                            tracing::Span::current().record("stop_reason", result.stop_reason.as_str());
+                        }
+                    }
+                    .instrument(span),
+                )
+            });
+        }
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<RunMessage>,
+        message: RunMessage,
+        _state: &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RunMessage::Cancel(cause) => self.core.cancel(cause),
+            RunMessage::Result(waiter) => self.core.await_settled(waiter),
+            RunMessage::Dispose(waiter) => {
+                self.core.await_gone(waiter);
+                if !self.core.state().is_settled() {
+                    self.core.cancel(CancelCause::Disposed);
+                }
+            }
+            #[cfg(feature = "fault-injection")]
+            #[expect(clippy::panic, reason = "that is what the message asks for")]
+            RunMessage::Panic => panic!("a test panics the run actor"),
+        }
+        Ok(())
+    }
+}

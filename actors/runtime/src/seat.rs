@@ -1,0 +1,259 @@
+//! A place in the tree from which one may delegate: a root or a run. The record by which the runtime judges depth and
+//! liveness, whatever a request says.
+
+use crate::{core::RunCore, events::ScopedEvents, lineage, shared::Shared};
+use std::{
+    any::Any,
+    fmt,
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+        },
+    },
+};
+use subagents_seam::{
+    AgentId, CancelCause, CancellationToken, Epoch, NodeId, Parent, RunId, StartError, parent::ParentParts,
+};
+use tokio::sync::Notify;
+
+pub(crate) struct Seat {
+    pub(crate) agent: AgentId,
+    pub(crate) depth: u32,
+    /// The smallest cap of this place and of all above it.
+    pub(crate) max_depth: Option<u32>,
+    pub(crate) token: CancellationToken,
+    /// Set when nothing more may start below.
+    ended: AtomicBool,
+    /// Runs below that are not gone yet.
+    children: AtomicUsize,
+    childless: Notify,
+    /// Made when somebody asks for the events of this parent alone.
+    pub(crate) scoped: OnceLock<Box<ScopedEvents>>,
+}
+
+impl Seat {
+    pub(crate) fn new(agent: AgentId, depth: u32, max_depth: Option<u32>, token: CancellationToken) -> Self {
+        Self {
+            agent,
+            depth,
+            max_depth,
+            token,
+            ended: AtomicBool::new(false),
+            children: AtomicUsize::new(0),
+            childless: Notify::new(),
+            scoped: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(SeqCst)
+    }
+
+    pub(crate) fn children(&self) -> usize {
+        self.children.load(SeqCst)
+    }
+
+    /// Completes when no run below is left. Cancel-safe.
+    pub(crate) async fn childless(&self) {
+        while self.children() > 0 {
+            let emptied = self.childless.notified();
+            if self.children() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}
+
+/// A root or an adopted agent.
+pub(crate) struct RootCore {
+    pub(crate) seat: Seat,
+    pub(crate) epoch: Epoch,
+    pub(crate) cwd: Arc<Path>,
+    pub(crate) label: Arc<str>,
+    pub(crate) created: u64,
+    pub(crate) revision: AtomicU64,
+    pub(crate) cause: OnceLock<CancelCause>,
+    /// Starts made below it, ever.
+    starts: AtomicU64,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl RootCore {
+    pub(crate) fn new(shared: Arc<Shared>, seat: Seat, epoch: Epoch, cwd: Arc<Path>, created: u64) -> Self {
+        Self {
+            seat,
+            epoch,
+            label: cwd.to_string_lossy().into(),
+            cwd,
+            created,
+            revision: AtomicU64::new(0),
+            cause: OnceLock::new(),
+            starts: AtomicU64::new(0),
+            shared,
+        }
+    }
+
+    /// Counts one more start, up to the cap.
+    fn count_start(&self, cap: u64) -> Result<(), StartError> {
+        self.starts
+            .fetch_update(Relaxed, Relaxed, |starts| (starts < cap).then_some(starts + 1))
+            .map(|_| ())
+            .map_err(|_| StartError::StartLimitExceeded { cap })
+    }
+
+    /// Takes back a start that was not admitted.
+    pub(crate) fn uncount_start(&self) {
+        self.starts.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn as_parent(self: &Arc<Self>, local: Option<Arc<dyn Any + Send + Sync>>) -> Parent {
+        Parent::from_parts(ParentParts {
+            agent: self.seat.agent,
+            epoch: self.epoch,
+            run: None,
+            depth: self.seat.depth,
+            cwd: self.cwd.clone(),
+            token: self.seat.token.clone(),
+            local,
+            seat: self.clone(),
+        })
+    }
+
+    /// Cancels everything below and lets nothing more start.
+    pub(crate) fn close(self: &Arc<Self>, cause: CancelCause) {
+        let _ = self.cause.set(cause);
+        self.seat.end();
+        self.seat.token.cancel();
+        if self.seat.children() == 0 {
+            self.shared.remove_root(self);
+        }
+    }
+}
+
+/// Where a run was asked for.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Root(Arc<RootCore>),
+    Run(Arc<RunCore>),
+}
+
+impl Place {
+    /// The record behind a parent, if the runtime made it and for this service.
+    pub(crate) fn of(parent: &Parent, service: &Arc<Shared>) -> Option<Self> {
+        let place = match parent.seat().clone().downcast::<RootCore>() {
+            Ok(root) => Self::Root(root),
+            Err(seat) => Self::Run(seat.downcast::<RunCore>().ok()?),
+        };
+        Arc::ptr_eq(place.shared(), service).then_some(place)
+    }
+
+    pub(crate) fn seat(&self) -> &Seat {
+        match self {
+            Self::Root(root) => &root.seat,
+            Self::Run(run) => &run.seat,
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        match self {
+            Self::Root(root) => &root.shared,
+            Self::Run(run) => &run.shared,
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Arc<RootCore> {
+        match self {
+            Self::Root(root) => root,
+            Self::Run(run) => &run.root,
+        }
+    }
+
+    pub(crate) fn node_id(&self) -> NodeId {
+        match self {
+            Self::Root(root) => root.seat.agent.into(),
+            Self::Run(run) => run.id.into(),
+        }
+    }
+
+    pub(crate) fn run_id(&self) -> Option<RunId> {
+        match self {
+            Self::Root(_) => None,
+            Self::Run(run) => Some(run.id),
+        }
+    }
+
+    /// Why a run below this place finds its token cancelled.
+    pub(crate) fn inherited_cause(&self) -> CancelCause {
+        match self {
+            Self::Root(root) => root
+                .cause
+                .get()
+                .cloned()
+                .or_else(|| root.shared.closing_cause())
+                .unwrap_or(CancelCause::Parent),
+            Self::Run(run) => run.shared.closing_cause().unwrap_or(CancelCause::Parent),
+        }
+    }
+
+    /// Takes a seat below: the depth is judged, the start counted, and this place is not gone before the child is.
+    pub(crate) fn take_seat(&self, cap: Option<u32>, start_cap: u64) -> Result<Seated, StartError> {
+        let seat = self.seat();
+        // Counted first and judged second: whoever ends this place afterwards sees the child and waits for it.
+        seat.children.fetch_add(1, SeqCst);
+        let seated = Seated { place: self.clone() };
+        if seat.is_ended() {
+            return Err(StartError::ParentGone);
+        }
+        lineage::child_depth(seat.depth, lineage::tighter(seat.max_depth, cap))?;
+        self.root().count_start(start_cap)?;
+        Ok(seated)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node_id().fmt(f)
+    }
+}
+
+/// A child's hold on the place above it; dropped when the child is gone.
+#[derive(Debug)]
+pub(crate) struct Seated {
+    place: Place,
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let seat = self.place.seat();
+        if seat.children.fetch_sub(1, SeqCst) == 1 {
+            seat.childless.notify_waiters();
+            if let Place::Root(root) = &self.place
+                && seat.is_ended()
+            {
+                root.shared.remove_root(root);
+            }
+        }
+    }
+}
+
+/// A fact that is read from other threads.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn is_up(&self) -> bool {
+        self.0.load(Acquire)
+    }
+
+    pub(crate) fn set(&self, up: bool) {
+        self.0.store(up, Release);
+    }
+}

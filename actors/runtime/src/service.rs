@@ -1,0 +1,334 @@
+//! The handle of a service.
+
+use crate::{
+    EventStream, ServiceBuilder, ServiceEnd, ShutdownReport,
+    admission::LaneId,
+    batch::{self, BatchBuilder},
+    checks,
+    core::{NewRun, RunCore},
+    driver::Assignment,
+    events::Item,
+    handle::Starting,
+    lineage,
+    providers::Registration,
+    registry::{RegistryMessage, Start},
+    root::Root,
+    seat::Place,
+    shared::{Shared, Standing},
+    tree,
+};
+use std::{
+    collections::HashSet,
+    fmt,
+    path::Path,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use subagents_seam::{
+    CancelCause, CancellationToken, Capabilities, DelegateError, DynProvider, Instant, LocalAgent, Parent,
+    RegisterError, ResultError, RootError, RunId, StartError, StartRequest, SubagentResult, Tree,
+};
+use tokio::sync::oneshot;
+
+/// The service: start children, follow them, end them. Clone shares it.
+///
+/// **Dropping** the last clone cancels everything; the clean-up goes on in tracked tasks. To wait for it and learn what
+/// became of each run: [`shutdown`](Self::shutdown).
+#[derive(Clone)]
+pub struct SubagentService {
+    owner: Arc<Owner>,
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    /// The lane of providers that are registered later: no limit but the overall one.
+    unlimited: LaneId,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        close(&self.shared, CancelCause::ServiceDropped);
+    }
+}
+
+/// Cancels everything and has the registry stop when nothing is left. Never blocks.
+fn close(shared: &Arc<Shared>, cause: CancelCause) {
+    shared.drain(cause);
+    if let Some(registry) = shared.registry.get() {
+        let _ = registry.send_message(RegistryMessage::Close);
+    }
+}
+
+/// A reference that does not keep the service: for what the service itself holds, like a tool inside a provider.
+#[derive(Clone, Debug)]
+pub struct WeakService(Weak<Owner>);
+
+impl WeakService {
+    /// The service, if somebody still holds it.
+    pub fn upgrade(&self) -> Option<SubagentService> {
+        self.0.upgrade().map(|owner| SubagentService { owner })
+    }
+}
+
+impl SubagentService {
+    /// A builder with no provider, no limit and the default deadlines.
+    pub fn builder() -> ServiceBuilder {
+        ServiceBuilder::new()
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, unlimited: LaneId) -> Self {
+        Self { owner: Arc::new(Owner { shared, unlimited }) }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    /// A reference that does not keep the service.
+    pub fn downgrade(&self) -> WeakService {
+        WeakService(Arc::downgrade(&self.owner))
+    }
+
+    // ---- providers
+
+    /// Registers a provider until the registration is dropped. It has no limit of its own.
+    ///
+    /// # Errors
+    /// `DUPLICATE_PROVIDER`, `INVALID_NAME`.
+    pub fn register(
+        &self,
+        name: &str,
+        provider: impl Into<DynProvider>,
+    ) -> Result<Registration, RegisterError> {
+        let shared = self.shared();
+        let (name, generation) =
+            shared.providers.add(name, provider.into(), self.owner.unlimited, |name| {
+                shared.log().send(Item::ProviderAdded(name.clone()));
+            })?;
+        Ok(Registration::new(shared.clone(), name, generation))
+    }
+
+    /// The names of the providers, in the order of registration (SPEC 2.1).
+    pub fn providers(&self) -> Vec<Arc<str>> {
+        self.shared().providers.names()
+    }
+
+    /// A provider, if one has this name (SPEC 2.1).
+    pub fn provider(&self, name: &str) -> Option<DynProvider> {
+        self.shared().providers.table().get(name).map(|entry| entry.provider.clone())
+    }
+
+    /// What a provider can honour.
+    pub fn capabilities(&self, name: &str) -> Option<Capabilities> {
+        self.shared().providers.table().get(name).map(|entry| entry.capabilities)
+    }
+
+    // ---- parents
+
+    /// A root for a host that is no agent: depth 0, no log.
+    ///
+    /// # Errors
+    /// `CWD_NOT_USABLE` where the working directory is not absolute or cannot be entered. The check does blocking I/O.
+    pub fn root(&self, cwd: impl AsRef<Path>) -> Result<Root, RootError> {
+        Root::new(self.shared(), cwd.as_ref())
+    }
+
+    /// A root for an agent that is no run. The depth in its header is the floor (SPEC 5.1); its end cancels what is
+    /// below.
+    ///
+    /// # Errors
+    /// As [`root`](Self::root).
+    pub fn adopt(&self, agent: &dyn LocalAgent) -> Result<Root, RootError> {
+        Root::adopt(self.shared(), agent)
+    }
+
+    // ---- delegations
+
+    /// Starts a child. The checks of SPEC 3.1 run at once, in this task; awaiting the value gives the run.
+    ///
+    /// # Errors
+    /// Awaiting gives a [`StartError`]; then nothing is left of the start.
+    pub fn start(&self, provider: &str, request: StartRequest) -> Starting {
+        let id = RunId::new();
+        match self.ask(id, provider, request) {
+            Ok(starting) => starting,
+            Err(error) => Starting::refused(id, error),
+        }
+    }
+
+    fn ask(&self, id: RunId, provider: &str, request: StartRequest) -> Result<Starting, StartError> {
+        let shared = self.shared();
+        match shared.standing() {
+            Standing::Open => {}
+            Standing::Draining | Standing::Closed => return Err(StartError::Draining),
+            Standing::Failed => return Err(StartError::ServiceFailed),
+        }
+        let table = shared.providers.table();
+        let Some(entry) = table.get(provider) else {
+            return Err(StartError::NoProvider { name: provider.into(), known: shared.providers.names() });
+        };
+        let cap = checks::check(entry, &request)?;
+        if request.get_token().is_some_and(CancellationToken::is_cancelled) {
+            return Err(StartError::Cancelled { cause: CancelCause::Token });
+        }
+        let place = Place::of(request.get_parent(), shared).ok_or(StartError::ParentGone)?;
+        let seated = place.take_seat(cap, shared.max_starts)?;
+        let max_depth = lineage::tighter(place.seat().max_depth, cap);
+        let new = NewRun {
+            parent: place,
+            seated,
+            max_depth,
+            provider: entry.name.clone(),
+            label: request.get_label().cloned(),
+            deadlines: request.get_deadlines().cloned().map(Box::new),
+        };
+        let core = Arc::new(RunCore::new(shared.clone(), id, new));
+        let (reply, answer) = oneshot::channel();
+        let assignment = Assignment {
+            provider: entry.provider.clone(),
+            blank_is_fine: entry.blank_is_fine,
+            request,
+            reply,
+            permit: None,
+        };
+        let start = Box::new(Start { core: core.clone(), lane: entry.lane, assignment });
+        let sent = shared.registry.get().map(|registry| registry.send_message(RegistryMessage::Start(start)));
+        match sent {
+            Some(Ok(())) => Ok(Starting::asked(core, answer)),
+            _ => Err(StartError::ServiceFailed),
+        }
+    }
+
+    /// Starts a child, waits for its result and disposes it.
+    ///
+    /// # Errors
+    /// [`DelegateError`]: it did not start, has no result, or left something behind (then with the result).
+    ///
+    /// # Cancellation safety
+    /// Dropping the future cancels the delegation.
+    pub async fn delegate(
+        &self,
+        provider: &str,
+        request: StartRequest,
+    ) -> Result<Arc<SubagentResult>, DelegateError> {
+        batch::delegate(self.start(provider, request), std::future::pending()).await
+    }
+
+    /// Many delegations to one provider, some at a time.
+    pub fn batch(&self, parent: impl Into<Parent>, provider: impl Into<String>) -> BatchBuilder {
+        BatchBuilder::new(self.clone(), parent.into(), provider.into())
+    }
+
+    /// Cancels one run by its id, from anywhere. False where no such run lives.
+    pub fn cancel(&self, run: RunId, cause: CancelCause) -> bool {
+        let core = self.shared().runs.get(&run).map(|run| run.value().clone());
+        core.inspect(|core| core.request_cancel(cause)).is_some()
+    }
+
+    // ---- looking
+
+    /// A copy of the tree. It reads the index, waits for nobody and changes nothing.
+    pub fn tree(&self) -> Tree {
+        tree::snapshot(self.shared())
+    }
+
+    /// A copy of the tree, and every change from then on: copy plus changes equals any later copy.
+    pub fn watch(&self) -> (Tree, EventStream) {
+        // First the subscription, then the copy: what falls between is in both, and the revisions tell.
+        let events = self.events();
+        (self.tree(), events)
+    }
+
+    /// Every event from now on.
+    pub fn events(&self) -> EventStream {
+        EventStream::new(self.shared().clone())
+    }
+
+    /// The outcome of a run that lives and has settled, or is gone and still remembered.
+    pub fn outcome(&self, run: RunId) -> Option<Result<Arc<SubagentResult>, ResultError>> {
+        let live = self.shared().runs.get(&run).and_then(|core| core.outcome().cloned());
+        live.or_else(|| self.shared().kept.outcome(run))
+    }
+
+    // ---- the end
+
+    /// Ends the service: admission closes, everything is cancelled top-down, what is left after `grace` is killed.
+    ///
+    /// Returns soon after `grace` at the latest. The work goes on if the future is dropped.
+    pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        let shared = self.shared().clone();
+        let begun = Instant::now();
+        let alive: Vec<Arc<RunCore>> = shared.runs.iter().map(|run| run.value().clone()).collect();
+        close(&shared, CancelCause::Shutdown);
+        let work = shared.tracker.spawn({
+            let shared = shared.clone();
+            async move { wind_down(&shared, grace).await }
+        });
+        let killed = work.await.unwrap_or_default();
+        let leaked: Vec<_> = alive
+            .iter()
+            .filter_map(|core| {
+                let what = core.leak().cloned();
+                let what = what.or_else(|| (!core.is_gone()).then(|| "its task does not end".into()));
+                what.map(|what| (core.id, what))
+            })
+            .collect();
+        let killed = killed.iter().filter(|id| alive.iter().any(|core| core.id == **id)).count();
+        ShutdownReport { settled: alive.len() - killed, killed, leaked, elapsed: begun.elapsed() }
+    }
+
+    /// Completes when the service has ended, however that came.
+    pub async fn closed(&self) -> ServiceEnd {
+        self.shared().until(|shared| shared.standing() >= Standing::Closed).await;
+        if self.shared().standing() == Standing::Failed { ServiceEnd::Failed } else { ServiceEnd::ShutDown }
+    }
+
+    /// Panics the registry, as a fault of the runtime would.
+    #[cfg(feature = "fault-injection")]
+    #[doc(hidden)]
+    pub fn inject_registry_panic(&self) {
+        if let Some(registry) = self.shared().registry.get() {
+            let _ = registry.send_message(RegistryMessage::Panic);
+        }
+    }
+
+    /// How many tasks the service owns now.
+    #[cfg(feature = "fault-injection")]
+    #[doc(hidden)]
+    pub fn tasks(&self) -> usize {
+        self.shared().tracker.len()
+    }
+}
+
+/// After the kill, this long is waited for what was killed.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
+/// Waits for the end; kills what is left after the grace, and says what that was.
+async fn wind_down(shared: &Arc<Shared>, grace: Duration) -> HashSet<RunId> {
+    let ended = |shared: &Shared| shared.standing() >= Standing::Closed;
+    if tokio::time::timeout(grace, shared.until(ended)).await.is_ok() {
+        return HashSet::new();
+    }
+    let killed = shared.runs.iter().map(|run| *run.key()).collect();
+    if let Some(registry) = shared.registry.get() {
+        let _ = registry.send_message(RegistryMessage::KillAll);
+    }
+    let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
+    killed
+}
+
+impl fmt::Debug for SubagentService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubagentService")
+            .field("providers", &self.providers())
+            .field("live", &self.shared().live())
+            .field("standing", &self.shared().standing())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owner")
+    }
+}

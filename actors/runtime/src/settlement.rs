@@ -1,0 +1,184 @@
+//! What a run's end is worth: from how the child ended to the one result that everybody gets. Pure.
+
+use std::sync::Arc;
+use subagents_seam::{
+    CancelCause, Content, Diagnostic, ResultError, StopReason, SubagentResult, Truncation, Usage,
+};
+
+/// The outcome of a published run, as every waiter gets it.
+pub(crate) type Settled = Result<Arc<SubagentResult>, ResultError>;
+
+/// How the child's `run` ended.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and the large one is the common one")]
+pub(crate) enum Ending {
+    /// It returned.
+    Returned(Result<SubagentResult, ResultError>),
+    /// It panicked, with this message.
+    Panicked(String),
+    /// It was dropped: the grace after a cancel ran out, or a deadline passed.
+    Cut,
+    /// Whoever ran it was lost.
+    Lost,
+}
+
+/// What the run had shown of itself before it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The text of the answer so far.
+    pub(crate) text: String,
+    /// Set when that text is not whole.
+    pub(crate) truncated: Option<Truncation>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) messages: Option<u32>,
+}
+
+/// The result of a run that ended so.
+///
+/// The own record of a cancel outranks the child's word: whatever a cancelled child returns, the run is `aborted`, or
+/// `timed-out` where a deadline was the cause (SPEC 17.4). A completed child without an answer is an error unless its
+/// provider allows that.
+pub(crate) fn conclude(
+    ending: Ending,
+    cause: Option<&CancelCause>,
+    blank_is_fine: bool,
+    shown: Shown,
+) -> Settled {
+    let result = match (ending, cause) {
+        (Ending::Returned(Ok(result)), None) => judged(result, blank_is_fine),
+        (Ending::Returned(Ok(result)), Some(cause)) => cancelled(Some(result), cause),
+        (Ending::Returned(Err(_)) | Ending::Panicked(_) | Ending::Cut | Ending::Lost, Some(cause)) => {
+            cancelled(None, cause)
+        }
+        (Ending::Returned(Err(error)), None) => return Err(error),
+        (Ending::Panicked(message), None) => {
+            SubagentResult::error(Diagnostic::new("panic", &format!("the child panicked: {message}")))
+        }
+        (Ending::Cut | Ending::Lost, None) => SubagentResult::error(Diagnostic::new(
+            "owner-lost",
+            "what ran the child was lost; start it again",
+        )),
+    };
+    Ok(Arc::new(completed_by(result, shown)))
+}
+
+fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
+    if result.stop_reason.is_success() {
+        if !blank_is_fine && result.structured.is_none() && result.output.is_blank() {
+            result.output = Content::EMPTY;
+            result.stop_reason = StopReason::Error;
+            result.diagnostic = Some(Diagnostic::new("empty-answer", "the child ended without an answer"));
+        } else {
+            result.diagnostic = None;
+        }
+    } else if result.diagnostic.is_none() {
+        let (category, text) = match &result.stop_reason {
+            StopReason::MaxTokens => ("max-tokens", "the child hit its token limit before finishing"),
+            StopReason::Refusal => ("refusal", "the child declined the task"),
+            StopReason::Aborted => ("cancelled", "the child says that it was cancelled"),
+            StopReason::TimedOut => ("timed-out", "the child says that it ran out of time"),
+            StopReason::Completed | StopReason::Error | StopReason::Other(_) | _ => {
+                ("unknown", "the child gave no reason")
+            }
+        };
+        result.diagnostic = Some(Diagnostic::new(category, text));
+    }
+    result
+}
+
+fn cancelled(result: Option<SubagentResult>, cause: &CancelCause) -> SubagentResult {
+    let mut result = result.unwrap_or_else(|| SubagentResult::aborted(Content::EMPTY));
+    let (stop_reason, category) = match cause {
+        CancelCause::Deadline(_) => (StopReason::TimedOut, "timed-out"),
+        CancelCause::OwnerLost => (StopReason::Error, "owner-lost"),
+        _ => (StopReason::Aborted, "cancelled"),
+    };
+    result.stop_reason = stop_reason;
+    result.diagnostic = Some(Diagnostic::new(category, &cause.to_string()));
+    result
+}
+
+/// Adds what the run had shown where the result does not say it itself.
+fn completed_by(mut result: SubagentResult, shown: Shown) -> SubagentResult {
+    if !result.stop_reason.is_success() && result.output.is_blank() && !shown.text.is_empty() {
+        result.output = Content::from(shown.text);
+        result.details.truncated = result.details.truncated.or(shown.truncated);
+    }
+    result.usage = result.usage.or(shown.usage);
+    result.details.messages = result.details.messages.or(shown.messages);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ending, Shown, conclude};
+    use subagents_seam::{CancelCause, DeadlineKind, Diagnostic, ResultError, StopReason, SubagentResult};
+
+    fn shown(text: &str) -> Shown {
+        Shown { text: text.to_owned(), ..Shown::default() }
+    }
+
+    #[test]
+    fn b14_empty_success_is_an_error_with_the_partial_text() {
+        for (answer, preamble, partial) in
+            [("", "", ""), (" \n\t", "", ""), ("", "I will look", "I will look")]
+        {
+            let ending = Ending::Returned(Ok(SubagentResult::completed(answer)));
+            let result = conclude(ending, None, false, shown(preamble)).expect("a value");
+            assert_eq!(result.stop_reason, StopReason::Error);
+            assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("empty-answer"));
+            assert_eq!(result.text(), partial);
+        }
+        let allowed = conclude(Ending::Returned(Ok(SubagentResult::completed(""))), None, true, shown(""))
+            .expect("a value");
+        assert_eq!(allowed.stop_reason, StopReason::Completed);
+    }
+
+    #[test]
+    fn spec_17_4_the_own_record_of_a_cancel_outranks_the_childs_word() {
+        let cause = CancelCause::REQUESTED;
+        for ending in [
+            Ending::Returned(Ok(SubagentResult::completed("done"))),
+            Ending::Returned(Ok(SubagentResult::error(Diagnostic::new("x", "y")))),
+            Ending::Returned(Err(ResultError::wait_failed("gone"))),
+            Ending::Panicked("boom".into()),
+            Ending::Cut,
+        ] {
+            let label = format!("{ending:?}");
+            let result = conclude(ending, Some(&cause), false, shown("half")).expect("a value");
+            assert_eq!(result.stop_reason, StopReason::Aborted, "{label}");
+            assert!(!result.text().is_empty(), "{label}");
+        }
+        let late =
+            conclude(Ending::Cut, Some(&CancelCause::Deadline(DeadlineKind::Idle)), false, shown("half"))
+                .expect("a value");
+        assert_eq!((&late.stop_reason, late.text().as_str()), (&StopReason::TimedOut, "half"));
+    }
+
+    #[test]
+    fn a_success_has_no_diagnostic_and_every_failure_has_one() {
+        let chatty = SubagentResult::completed("ok").with_diagnostic(Diagnostic::new("x", "y"));
+        assert!(
+            conclude(Ending::Returned(Ok(chatty)), None, false, shown(""))
+                .expect("a value")
+                .diagnostic
+                .is_none()
+        );
+        for reason in ["error", "max-tokens", "refusal", "aborted", "timed-out", "paused-for-tea"] {
+            let ending = Ending::Returned(Ok(SubagentResult::new(reason.into(), "")));
+            let result = conclude(ending, None, false, shown("")).expect("a value");
+            assert!(result.diagnostic.is_some() && !result.stop_reason.is_success(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn m06_a_failed_wait_is_the_only_err() {
+        let error = conclude(Ending::Returned(Err(ResultError::wait_failed("lost"))), None, false, shown(""))
+            .expect_err("an error");
+        assert_eq!(error.code(), "WAIT_FAILED");
+        assert_eq!(
+            conclude(Ending::Lost, None, false, shown("")).expect("a value").stop_reason,
+            StopReason::Error
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! What all parts of one service share: the clock, the log of changes, the index of what lives.
+
+use crate::{
+    clock::Clock,
+    core::RunCore,
+    events::{Item, Log},
+    kept::Kept,
+    providers::Providers,
+    registry::RegistryMessage,
+    seat::RootCore,
+};
+use dashmap::DashMap;
+use ractor::ActorRef;
+use std::{
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{
+            AtomicU8, AtomicUsize,
+            Ordering::{AcqRel, Acquire, SeqCst},
+        },
+    },
+};
+use subagents_seam::{AgentId, CancelCause, CancellationToken, Deadlines, NodeId, RunId};
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+/// Where the service is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    Open = 0,
+    Draining = 1,
+    Closed = 2,
+    Failed = 3,
+}
+
+pub(crate) struct Shared {
+    pub(crate) id: NodeId,
+    pub(crate) clock: Clock,
+    pub(crate) created: u64,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) max_depth: Option<u32>,
+    pub(crate) root_depth: u32,
+    pub(crate) max_starts: u64,
+    pub(crate) token: CancellationToken,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) providers: Providers,
+    pub(crate) runs: DashMap<RunId, Arc<RunCore>, BuildHasherDefault<IdHasher>>,
+    pub(crate) roots: DashMap<AgentId, Arc<RootCore>, BuildHasherDefault<IdHasher>>,
+    pub(crate) kept: Kept,
+    pub(crate) registry: OnceLock<ActorRef<RegistryMessage>>,
+    log: Mutex<Log>,
+    standing: AtomicU8,
+    closing_cause: OnceLock<CancelCause>,
+    /// Runs that are not gone.
+    live: AtomicUsize,
+    changed: Notify,
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "called once, by the builder")]
+    pub(crate) fn new(
+        deadlines: Deadlines,
+        max_depth: Option<u32>,
+        root_depth: u32,
+        max_starts: u64,
+        event_capacity: usize,
+        providers: Providers,
+        kept: Kept,
+        token: CancellationToken,
+    ) -> Self {
+        let clock = Clock::new();
+        Self {
+            id: AgentId::new().into(),
+            created: clock.now(),
+            clock,
+            deadlines,
+            max_depth,
+            root_depth,
+            max_starts,
+            token,
+            tracker: TaskTracker::new(),
+            providers,
+            runs: DashMap::default(),
+            roots: DashMap::default(),
+            kept,
+            registry: OnceLock::new(),
+            log: Mutex::new(Log::new(event_capacity)),
+            standing: AtomicU8::new(Standing::Open as u8),
+            closing_cause: OnceLock::new(),
+            live: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The log's lock. It covers sequence, state and send together, is held for a few instructions and never across
+    /// an await. Nothing that runs under it can panic, so a poisoned one is still whole.
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match self.standing.load(SeqCst) {
+            0 => Standing::Open,
+            1 => Standing::Draining,
+            2 => Standing::Closed,
+            _ => Standing::Failed,
+        }
+    }
+
+    /// Moves the service on; never back.
+    pub(crate) fn advance(&self, to: Standing) {
+        self.standing.fetch_max(to as u8, SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Closes admission and cancels everything, top-down, once.
+    pub(crate) fn drain(&self, cause: CancelCause) {
+        let _ = self.closing_cause.set(cause);
+        self.advance(Standing::Draining);
+        self.token.cancel();
+    }
+
+    pub(crate) fn closing_cause(&self) -> Option<CancelCause> {
+        self.closing_cause.get().cloned()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(Acquire)
+    }
+
+    pub(crate) fn enter(&self, core: &Arc<RunCore>) {
+        self.live.fetch_add(1, AcqRel);
+        self.runs.insert(core.id, core.clone());
+    }
+
+    /// Takes a gone run out; true for the first to do so.
+    pub(crate) fn exit(&self, core: &RunCore) -> bool {
+        if self.runs.remove(&core.id).is_none() {
+            return false;
+        }
+        if self.live.fetch_sub(1, AcqRel) == 1 && self.standing() != Standing::Open {
+            self.changed.notify_waiters();
+        }
+        true
+    }
+
+    /// Completes when `reached` holds. It is asked after each change of the standing, and when the last run is gone
+    /// while the service drains. Cancel-safe.
+    pub(crate) async fn until(&self, reached: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if reached(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn add_root(&self, root: &Arc<RootCore>) {
+        self.roots.insert(root.seat.agent, root.clone());
+        let mut log = self.log();
+        let revision = log.next();
+        root.revision.store(revision, SeqCst);
+        log.send(Item::Root { root: root.clone(), revision, gone: false });
+    }
+
+    pub(crate) fn remove_root(&self, root: &Arc<RootCore>) {
+        if self.roots.remove(&root.seat.agent).is_some() {
+            let mut log = self.log();
+            let revision = log.next();
+            log.send(Item::Root { root: root.clone(), revision, gone: true });
+        }
+    }
+}
+
+/// The ids are random where it counts: their last bytes are a hash already.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.rchunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    // The length prefix of a byte slice says nothing here.
+    fn write_usize(&mut self, _: usize) {}
+}

@@ -1,0 +1,138 @@
+//! From the records to the nodes that people see. Looking reads the index and never goes through an actor.
+
+use crate::{
+    core::RunCore,
+    events::Item,
+    progress::Process,
+    run::State,
+    seat::RootCore,
+    shared::{Shared, Standing},
+};
+use std::sync::atomic::Ordering::Acquire;
+use subagents_seam::{Node, NodeKind, Phase, StopReason, Tree, Wait};
+
+pub(crate) fn snapshot(shared: &Shared) -> Tree {
+    let now = shared.clock.now();
+    let mut nodes = Vec::with_capacity(1 + shared.roots.len() + shared.runs.len());
+    nodes.push(service_node(shared));
+    nodes.extend(shared.roots.iter().map(|root| root_node(&root, root.revision.load(Acquire))));
+    for core in &shared.runs {
+        let (state, revision) = core.look();
+        // One without a revision is on its way in and was announced to nobody.
+        if revision == 0 || state.phase() == Phase::Gone {
+            continue;
+        }
+        nodes.push(run_node_at(&core, state, revision, core.since(state.phase())));
+        if let Some(process) = core.live().and_then(crate::progress::Live::process) {
+            nodes.push(process_node(&core, &process));
+        }
+    }
+    let (gone, forgotten) = shared.kept.nodes(now);
+    Tree::new(shared.clock.stamp(now), nodes, gone, forgotten)
+}
+
+fn service_node(shared: &Shared) -> Node {
+    let mut node = Node::new(shared.id, None, NodeKind::Service);
+    node.created = shared.clock.stamp(shared.created);
+    node.since = node.created;
+    node.phase = match shared.standing() {
+        Standing::Open => Phase::Running,
+        Standing::Draining => Phase::Closing,
+        Standing::Closed | Standing::Failed => Phase::Gone,
+    };
+    node
+}
+
+pub(crate) fn root_node(root: &RootCore, revision: u64) -> Node {
+    let mut node = Node::new(root.seat.agent.into(), Some(root.shared.id), NodeKind::Parent);
+    node.agent = Some(root.seat.agent);
+    node.depth = root.seat.depth;
+    node.label = Some(root.label.clone());
+    node.created = root.shared.clock.stamp(root.created);
+    node.since = node.created;
+    node.revision = revision;
+    node
+}
+
+pub(crate) fn run_node(core: &RunCore) -> Node {
+    let (state, revision) = core.look();
+    run_node_at(core, state, revision, core.since(state.phase()))
+}
+
+/// The record of a run as of one state of it.
+pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u64) -> Node {
+    let clock = &core.shared.clock;
+    let phase = state.phase();
+    let mut node = Node::new(core.id.into(), Some(core.parent.node_id()), NodeKind::Run);
+    node.depth = core.seat.depth;
+    node.label.clone_from(&core.label);
+    node.provider = Some(core.provider.clone());
+    node.agent = Some(core.seat.agent);
+    node.phase = phase;
+    node.since = clock.stamp(since);
+    node.created = clock.stamp(core.since(Phase::Queued));
+    node.revision = revision;
+    node.last_progress = core.last_sign().map(|at| clock.stamp(at));
+    let live = core.live();
+    node.usage = live.and_then(crate::progress::Live::usage);
+    let mut wait_since = since;
+    node.wait = match phase {
+        Phase::Queued => core.ticket().map(Wait::Slot),
+        Phase::Starting => Some(Wait::Start),
+        Phase::Closing => Some(Wait::Close),
+        Phase::Running => Some(match live.and_then(crate::progress::Live::wait) {
+            Some((wait, at)) => {
+                wait_since = at;
+                wait
+            }
+            None => Wait::Child,
+        }),
+        _ => None,
+    };
+    node.wait_since = node.wait.is_some().then(|| clock.stamp(wait_since));
+    if phase > Phase::Queued {
+        node.borrowed = core.is_borrowed();
+    }
+    if state.is_settled() && state.is_published() {
+        node.stop_reason = core.outcome().map(|outcome| match outcome {
+            Ok(result) => result.stop_reason.clone(),
+            Err(_) => StopReason::Error,
+        });
+        if let Some(Ok(result)) = core.outcome()
+            && let Some(usage) = &result.usage
+        {
+            node.usage = Some(Box::new(usage.clone()));
+        }
+    }
+    node.error = core.rejection().map(Into::into);
+    if phase == Phase::Gone {
+        node.leaked = core.leak().cloned();
+    }
+    node
+}
+
+fn process_node(core: &RunCore, process: &Process) -> Node {
+    let mut node = Node::new(process.node, Some(core.id.into()), NodeKind::Process);
+    node.depth = core.seat.depth;
+    node.label = Some(process.program.clone());
+    node.pid = Some(process.pid);
+    node.created = core.shared.clock.stamp(process.since);
+    node.since = node.created;
+    node.revision = process.revision;
+    node
+}
+
+/// Shows a process that a child has just reported.
+pub(crate) fn announce_process(core: &RunCore, process: &Process) {
+    let mut log = core.shared.log();
+    let revision = log.next();
+    core.live_or_new().set_process_revision(revision);
+    let scoped = core.parent.seat().scoped.get();
+    if scoped.is_some() || log.wants() {
+        let item = Item::Node(Box::new(process_node(core, &Process { revision, ..process.clone() })));
+        if let Some(scoped) = scoped {
+            scoped.send(item.clone());
+        }
+        log.send(item);
+    }
+}

@@ -1,0 +1,415 @@
+//! The live tree as people and programs see it. Looking at it changes nothing.
+
+use crate::{AgentId, Event, NodeId, StopReason, Usage, Waiting, text};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+/// A point in time: milliseconds since the Unix epoch, taken from the service's own steady clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// How long before `later` this was; zero if it was not before.
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_millis(later.0.saturating_sub(self.0))
+    }
+}
+
+/// What a node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NodeKind {
+    /// The service itself: the root of the tree.
+    Service,
+    /// A root or an adopted agent: one that delegates and is no run.
+    Parent,
+    /// A delegation.
+    Run,
+    /// An agent in this process.
+    Agent,
+    /// An operating-system process.
+    Process,
+}
+
+/// Where a run is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// It waits for a slot.
+    Queued,
+    /// The provider makes its child.
+    Starting,
+    /// Published; the child works.
+    Running,
+    /// Settled or rejected; the child is torn down.
+    Closing,
+    /// Nothing is left of it.
+    Gone,
+}
+
+impl Phase {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Closing => "closing",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a node waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "on", content = "what", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Wait {
+    /// A slot, with a ticket: of two that wait for the same limit the lower one is served first.
+    Slot(u64),
+    /// The provider's start.
+    Start,
+    /// The child, which said nothing in particular.
+    Child,
+    /// A tool, by name.
+    Tool(Arc<str>),
+    /// An answer to a permission request, by its id.
+    Permission(Arc<str>),
+    /// A model.
+    Model,
+    /// Something else, in the provider's words.
+    Other(Arc<str>),
+    /// The end of the child's teardown.
+    Close,
+}
+
+impl From<Waiting> for Wait {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Tool(name) => Self::Tool(name),
+            Waiting::Permission(id) => Self::Permission(id),
+            Waiting::Model => Self::Model,
+            Waiting::Other(what) => Self::Other(what),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slot(_) => f.write_str("waits for a slot"),
+            Self::Start => f.write_str("waits for its provider"),
+            Self::Child => f.write_str("waits for its child"),
+            Self::Tool(name) => write!(f, "in tool {}", text::sanitised(name)),
+            Self::Permission(id) => write!(f, "waits for permission {}", text::sanitised(id)),
+            Self::Model => f.write_str("waits for its model"),
+            Self::Other(what) => write!(f, "waits: {}", text::sanitised(what)),
+            Self::Close => f.write_str("is torn down"),
+        }
+    }
+}
+
+/// One node of the tree: a whole, consistent record.
+///
+/// `last_progress` and `usage` are as of the moment of looking; they change without an event of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Node {
+    /// Who it is. A run's node has the run's id.
+    pub id: NodeId,
+    /// The node above; `None` for the service.
+    pub parent: Option<NodeId>,
+    /// What it stands for.
+    pub kind: NodeKind,
+    /// Its depth of delegation: 0 for the service and its roots.
+    pub depth: u32,
+    /// The caller's label; a process's program; a root's working directory.
+    pub label: Option<Arc<str>>,
+    /// The provider.
+    pub provider: Option<Arc<str>>,
+    /// The child of a run.
+    pub agent: Option<AgentId>,
+    /// Where it is on its way.
+    pub phase: Phase,
+    /// Since when it is in this phase.
+    pub since: Timestamp,
+    /// When it came into being.
+    pub created: Timestamp,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+    /// Since when it waits for that.
+    pub wait_since: Option<Timestamp>,
+    /// Its place in the waiting line, from 1; set in a [`Tree`] only.
+    pub place: Option<u32>,
+    /// Whether it runs in a slot that its parent lent.
+    pub borrowed: bool,
+    /// The operating system's id of a process.
+    pub pid: Option<u32>,
+    /// Its last sign of life.
+    pub last_progress: Option<Timestamp>,
+    /// What it used up so far.
+    pub usage: Option<Box<Usage>>,
+    /// How it ended, once it has.
+    pub stop_reason: Option<StopReason>,
+    /// The code of the error that rejected its start.
+    pub error: Option<Arc<str>>,
+    /// What may be left of it.
+    pub leaked: Option<Arc<str>>,
+    /// Grows with every change in the service; a record with a higher one is newer.
+    pub revision: u64,
+}
+
+impl Node {
+    #[doc(hidden)]
+    pub fn new(id: NodeId, parent: Option<NodeId>, kind: NodeKind) -> Self {
+        Self {
+            id,
+            parent,
+            kind,
+            depth: 0,
+            label: None,
+            provider: None,
+            agent: None,
+            phase: Phase::Running,
+            since: Timestamp(0),
+            created: Timestamp(0),
+            wait: None,
+            wait_since: None,
+            place: None,
+            borrowed: false,
+            pid: None,
+            last_progress: None,
+            usage: None,
+            stop_reason: None,
+            error: None,
+            leaked: None,
+            revision: 0,
+        }
+    }
+}
+
+/// A copy of the tree. `Display` draws it; it serializes to JSON.
+///
+/// Each node is whole; the copy is not one instant for all of them. Together with the events after it, it equals any
+/// later copy: [`Tree::apply`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Tree {
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// The live nodes, in no particular order.
+    pub nodes: Vec<Node>,
+    /// Nodes that are gone and still remembered, the oldest first.
+    pub gone: Vec<Node>,
+    /// How many gone nodes are not remembered any more.
+    pub forgotten: u64,
+}
+
+impl Tree {
+    #[doc(hidden)]
+    pub fn new(taken_at: Timestamp, nodes: Vec<Node>, gone: Vec<Node>, forgotten: u64) -> Self {
+        let mut tree = Self { taken_at, nodes, gone, forgotten };
+        tree.number_the_queue();
+        tree
+    }
+
+    /// The node with this id, live or remembered.
+    pub fn node(&self, id: impl Into<NodeId>) -> Option<&Node> {
+        let id = id.into();
+        self.nodes.iter().chain(&self.gone).find(|node| node.id == id)
+    }
+
+    /// The live nodes that have been in their phase for longer than `age`.
+    pub fn older_than(&self, age: Duration) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(move |node| node.since.until(self.taken_at) > age)
+    }
+
+    /// Brings the copy up to date with one event. A change that is not newer than the copy's node is skipped.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::NodeChanged(change) => {
+                match self.nodes.iter_mut().find(|node| node.id == change.id) {
+                    Some(node) if node.revision < change.revision => *node = (**change).clone(),
+                    Some(_) => {}
+                    None => self.nodes.push((**change).clone()),
+                }
+                self.number_the_queue();
+            }
+            Event::NodeGone { id, .. } => {
+                if let Some(i) = self.nodes.iter().position(|node| node.id == *id) {
+                    let mut node = self.nodes.swap_remove(i);
+                    node.phase = Phase::Gone;
+                    self.gone.push(node);
+                }
+                self.number_the_queue();
+            }
+            Event::ProviderAdded { .. }
+            | Event::ProviderRemoved { .. }
+            | Event::Started(_)
+            | Event::Ended(_) => {}
+        }
+    }
+
+    /// Places follow from the tickets: by provider, the lowest first.
+    fn number_the_queue(&mut self) {
+        let mut waiting: Vec<_> = self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| {
+                node.place = None;
+                if let Some(Wait::Slot(ticket)) = node.wait { Some((ticket, node)) } else { None }
+            })
+            .collect();
+        waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
+        let mut places: HashMap<Option<Arc<str>>, u32> = HashMap::new();
+        for (_, node) in waiting {
+            let place = places.entry(node.provider.clone()).or_default();
+            *place += 1;
+            node.place = Some(*place);
+        }
+    }
+
+    fn draw(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: HashSet<NodeId> = self.nodes.iter().map(|node| node.id).collect();
+        let mut below: BTreeMap<Option<NodeId>, Vec<&Node>> = BTreeMap::new();
+        for node in &self.nodes {
+            below.entry(node.parent.filter(|parent| known.contains(parent))).or_default().push(node);
+        }
+        for nodes in below.values_mut() {
+            nodes.sort_unstable_by_key(|node| (node.created, node.id));
+        }
+        // An explicit stack: a tree may be deeper than a thread's own.
+        let mut stack: Vec<(&Node, String, String)> = Vec::new();
+        for node in below.remove(&None).unwrap_or_default().into_iter().rev() {
+            stack.push((node, String::new(), String::new()));
+        }
+        while let Some((node, lead, indent)) = stack.pop() {
+            writeln!(f, "{lead}{}", self.line(node))?;
+            let children = below.remove(&Some(node.id)).unwrap_or_default();
+            let last = children.len().saturating_sub(1);
+            for (i, child) in children.into_iter().enumerate().rev() {
+                let (fork, rest) = if i == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+                stack.push((child, format!("{indent}{fork}"), format!("{indent}{rest}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, node: &Node) -> String {
+        let mut line = match node.kind {
+            NodeKind::Service => "service".to_owned(),
+            NodeKind::Parent => "parent".to_owned(),
+            NodeKind::Run => node.provider.as_deref().unwrap_or("run").to_owned(),
+            NodeKind::Agent => "agent".to_owned(),
+            NodeKind::Process => format!("process {}", node.pid.unwrap_or_default()),
+        };
+        if let Some(label) = node.label.as_deref() {
+            line.push(' ');
+            line.push_str(&text::bounded(&text::sanitised(label).replace(['\n', '\t'], " "), 80));
+        }
+        if node.kind == NodeKind::Run {
+            let mut fact = |text: &str| {
+                line.push_str(" · ");
+                line.push_str(text);
+            };
+            fact(node.phase.as_str());
+            if let Some(place) = node.place {
+                fact(&format!("place {place}"));
+            }
+            if node.borrowed {
+                fact("borrowed slot");
+            }
+            if let Some(reason) = &node.stop_reason {
+                fact(&text::sanitised(reason.as_str()));
+            }
+            if let Some(error) = &node.error {
+                fact(error);
+            }
+            if let Some(wait) = &node.wait {
+                let since = node.wait_since.unwrap_or(node.since).until(self.taken_at);
+                fact(&format!("{wait} for {}", short(since)));
+            }
+            if let Some(last) = node.last_progress {
+                fact(&format!("last sign {} ago", short(last.until(self.taken_at))));
+            }
+            if let Some(leaked) = &node.leaked {
+                fact(&format!("leaked: {}", text::sanitised(leaked)));
+            }
+        }
+        line
+    }
+}
+
+/// A duration in the unit that fits it.
+fn short(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.draw(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Node, NodeKind, Phase, Timestamp, Tree, Wait};
+    use crate::{AgentId, NodeId};
+
+    fn run(parent: NodeId, created: u64, wait: Option<Wait>) -> Node {
+        let mut node = Node::new(AgentId::new().into(), Some(parent), NodeKind::Run);
+        node.provider = Some("wc".into());
+        node.created = Timestamp(created);
+        node.phase = if wait.is_some() { Phase::Queued } else { Phase::Running };
+        node.wait = wait;
+        node
+    }
+
+    #[test]
+    fn the_tree_draws_parents_above_their_children_with_places() {
+        let service = Node::new(AgentId::new().into(), None, NodeKind::Service);
+        let mut first = run(service.id, 1, None);
+        first.label = Some("re\u{1b}[31mview\nx".into());
+        let inner = run(first.id, 2, None);
+        let nodes = vec![
+            run(service.id, 4, Some(Wait::Slot(9))),
+            run(service.id, 3, Some(Wait::Slot(7))),
+            inner,
+            first,
+            service,
+        ];
+        let drawn = Tree::new(Timestamp(1_500), nodes, Vec::new(), 0).to_string();
+        assert_eq!(
+            drawn,
+            "service\n├─ wc review x · running\n│  └─ wc · running\n\
+             ├─ wc · queued · place 1 · waits for a slot for 1.5s\n\
+             └─ wc · queued · place 2 · waits for a slot for 1.5s\n"
+        );
+    }
+
+    #[test]
+    fn a_node_whose_parent_left_is_still_drawn() {
+        let orphan = run(AgentId::new().into(), 1, None);
+        assert_eq!(Tree::new(Timestamp(0), vec![orphan], Vec::new(), 0).to_string(), "wc · running\n");
+    }
+}
