@@ -8,10 +8,12 @@
 mod alloc;
 mod floor;
 mod harness;
+mod run;
 mod task;
 
 use floor::Floor;
 use harness::{Hung, Live, Peer};
+use run::Run;
 use std::collections::HashMap;
 use std::thread::available_parallelism;
 use task::Task;
@@ -118,6 +120,10 @@ impl Contender {
         samples.sort_unstable_by(f64::total_cmp);
         Some(samples)
     }
+
+    fn median(&self, figure: Figure) -> f64 {
+        self.sorted(figure).map_or(f64::NAN, |samples| samples[samples.len() / 2])
+    }
 }
 
 /// Lets the peers take turns, in one direction and then in the other, so that none always finds the heap as
@@ -140,6 +146,8 @@ fn take_turns(times: usize, contenders: &mut [Contender], scene: impl Fn(&Conten
 fn measure(plan: &Plan, contenders: &mut [Contender]) {
     let (long, short) = (plan.repetitions, plan.repetitions * plan.rounds);
     take_turns(short, contenders, |it| vec![(Figure::Sequential, (it.sequential)(plan.sequence))]);
+    // The last is there to tell what the subscriber costs, and only for that.
+    let Some((_, contenders)) = contenders.split_last_mut() else { return };
     take_turns(long, contenders, |it| vec![(Figure::Allocations, (it.allocations)(plan.sequence))]);
     take_turns(long, contenders, |it| vec![(Figure::Bytes, (it.bytes)(plan.crowd))]);
     take_turns(short, contenders, |it| vec![(Figure::SmallCrowd, (it.live)(plan.small_crowd).total)]);
@@ -193,6 +201,28 @@ fn print_table(plan: &Plan, contenders: &[Contender]) {
     }
 }
 
+/// The line that the project's goals are checked against: medians of *run*, over those of *floor* or of itself.
+fn ratios(floor: &Contender, run: &Contender, unwatched: &Contender) -> String {
+    let over_floor = |figure| format!("{:.2}", run.median(figure) / floor.median(figure));
+    let million = match over_floor(Figure::Million).as_str() {
+        "NaN" => String::new(),
+        ratio => format!(" live_1m={ratio}"),
+    };
+    let growth = run.median(Figure::Crowd) / run.median(Figure::SmallCrowd);
+    let watched = run.median(Figure::Sequential);
+    let events = (watched - unwatched.median(Figure::Sequential)) / watched * 100.0;
+    format!(
+        "ratios sequential={} live_100k={}{million} bytes_100k={} cancel_100k={} growth={growth:.2} | \
+         allocs_per_run={:.1} snapshot_ns_per_node={:.1} events_share={events:.1}%",
+        over_floor(Figure::Sequential),
+        over_floor(Figure::Crowd),
+        over_floor(Figure::Bytes),
+        over_floor(Figure::Cancel),
+        run.median(Figure::Allocations),
+        run.median(Figure::Snapshot),
+    )
+}
+
 fn main() {
     let asked = |variable| std::env::var(variable).is_ok_and(|value| value == "1");
     // `cargo test --all-targets` runs a benchmark as well, and says so by leaving this argument out.
@@ -203,10 +233,17 @@ fn main() {
         plan.million = Some(1_000_000);
     }
 
-    let mut contenders = [Contender::of::<Task>(), Contender::of::<Floor>()];
+    let mut contenders = [
+        Contender::of::<Task>(),
+        Contender::of::<Floor>(),
+        Contender::of::<Run<true>>(),
+        Contender::of::<Run<false>>(),
+    ];
     measure(&plan, &mut contenders);
     print_table(&plan, &contenders);
     if quick {
         println!("quick run: figures are not comparable");
     }
+    let [_, floor, run, unwatched] = &contenders;
+    println!("{}", ratios(floor, run, unwatched));
 }
