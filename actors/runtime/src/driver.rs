@@ -56,17 +56,18 @@ impl Drop for DriverGuard {
                 None => core.settle(Ending::Lost, self.blank_is_fine),
             }
         }
-        match core.driver_done() {
-            Effect::Gone => match core.shared.registry.get() {
-                // The registry has seen the actor's exit and waits for this.
-                Some(registry)
-                    if registry.send_message(RegistryMessage::DriverDone(core.clone())).is_ok() => {}
-                _ => core.farewell(),
-            },
-            _ => match core.actor.get() {
-                Some(actor) => actor.stop(None),
-                None => core.finish_without_registry(),
-            },
+        if core.driver_done() == Effect::Gone {
+            // The registry has seen the actor's exit and waits for this.
+            let told = core
+                .shared
+                .registry
+                .get()
+                .map(|it| it.send_message(RegistryMessage::DriverDone(core.clone())));
+            if !matches!(told, Some(Ok(()))) {
+                core.farewell();
+            }
+        } else if let Some(actor) = core.actor.get() {
+            actor.stop(None);
         }
         core.finish_without_registry();
     }
@@ -203,13 +204,16 @@ async fn start(
     let mut starting = contained(starting);
     let error = tokio::select! {
         biased;
-        started = &mut starting => return match started {
-            Ok(Ok(child)) if core.seat.token.is_cancelled() => {
-                close(core, child).await;
-                Err(StartError::Cancelled { cause: core.cause_or_inherited() })
+        started = &mut starting => match started {
+            // Whatever comes out of a start that is cancelled by now, the cancel is what happened.
+            Ok(started) if core.seat.token.is_cancelled() => {
+                if let Ok(child) = started {
+                    close(core, child).await;
+                }
+                return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
             }
-            Ok(started) => started,
-            Err(panic) => Err(panicked(core, &*panic)),
+            Ok(started) => return started,
+            Err(panic) => return Err(panicked(core, &*panic)),
         },
         () = cancelled(core, token) => StartError::Cancelled { cause: core.cause_or_inherited() },
         () = at(Instant::now().checked_add(patience)) => {

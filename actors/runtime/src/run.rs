@@ -102,16 +102,13 @@ impl State {
 /// the driver gone, the actor gone, in whatever order the last two come.
 pub(crate) const fn step(state: State, input: Input) -> (State, Effect) {
     match input {
-        Input::Admitted => match state.phase() {
-            Phase::Queued if !state.is_settled() => (state.at(Phase::Starting), Effect::Changed),
-            _ => (state, Effect::Nothing),
-        },
-        Input::Published => match state.phase() {
-            Phase::Starting if !state.is_settled() => {
-                (state.at(Phase::Running).with(PUBLISHED), Effect::Started)
-            }
-            _ => (state, Effect::Nothing),
-        },
+        Input::Admitted if matches!(state.phase(), Phase::Queued) => {
+            (state.at(Phase::Starting), Effect::Changed)
+        }
+        Input::Published if matches!(state.phase(), Phase::Starting) => {
+            (state.at(Phase::Running).with(PUBLISHED), Effect::Started)
+        }
+        Input::Admitted | Input::Published => (state, Effect::Nothing),
         Input::Settled => {
             if state.is_settled() {
                 return (state, Effect::Nothing);

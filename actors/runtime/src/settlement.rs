@@ -88,10 +88,12 @@ fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
 
 fn cancelled(result: Option<SubagentResult>, cause: &CancelCause) -> SubagentResult {
     let mut result = result.unwrap_or_else(|| SubagentResult::aborted(Content::EMPTY));
-    let (stop_reason, category) = match cause {
-        CancelCause::Deadline(_) => (StopReason::TimedOut, "timed-out"),
-        CancelCause::OwnerLost => (StopReason::Error, "owner-lost"),
-        _ => (StopReason::Aborted, "cancelled"),
+    let (stop_reason, category) = if let CancelCause::Deadline(_) = cause {
+        (StopReason::TimedOut, "timed-out")
+    } else if *cause == CancelCause::OwnerLost {
+        (StopReason::Error, "owner-lost")
+    } else {
+        (StopReason::Aborted, "cancelled")
     };
     result.stop_reason = stop_reason;
     result.diagnostic = Some(Diagnostic::new(category, &cause.to_string()));

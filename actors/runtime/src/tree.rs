@@ -87,7 +87,7 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
             }
             None => Wait::Child,
         }),
-        _ => None,
+        Phase::Gone | _ => None,
     };
     node.wait_since = node.wait.is_some().then(|| clock.stamp(wait_since));
     if phase > Phase::Queued {
