@@ -180,6 +180,10 @@ fn print_table(plan: &Plan, contenders: &[Contender]) {
         plan.repetitions,
         plan.repetitions * plan.rounds,
     );
+    // The benchmark itself loads up to two cores: much more says that the figures are of a busy machine.
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load over the last minutes: {}", load.trim());
+    }
     print!("{:42}", "");
     for contender in contenders {
         print!("{:>21}", contender.name);

@@ -4,10 +4,9 @@
 use crate::harness::{Hold, OK, Peer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use subagents_runtime::{Root, SubagentRun, SubagentService};
-use subagents_seam::{
-    CancelCause, Child, Content, ContentBlock, Deadlines, ResultError, RunContext, StartContext, StartError,
-    StartRequest, SubagentProvider, SubagentResult,
+use subagents::{
+    CancelCause, Child, Content, ContentBlock, Deadlines, ResultError, Root, RunContext, StartContext,
+    StartError, StartRequest, SubagentProvider, SubagentResult, SubagentRun, SubagentService,
 };
 use tokio::sync::oneshot;
 
