@@ -1,0 +1,3 @@
+//! The real program, and the house as a whole. One binary: linking is what costs.
+
+mod cli;
