@@ -16,7 +16,7 @@ use std::{
 pub(crate) use rustix::process::Signal;
 
 /// No test waits longer than this for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The variable by which everything below one run of the program is found again.
 const MARK: &str = "SUBJECT_OF_TEST";
@@ -63,7 +63,7 @@ impl Run {
     /// Runs it to its end.
     pub(crate) fn end(mut self) -> Ended {
         let child = self.command.spawn().expect("the program starts");
-        Ended::of(child, self.input, self.mark)
+        Ended::of(child, self.input, &self.mark)
     }
 
     /// Starts it; stdin stays open.
@@ -97,7 +97,7 @@ impl Live {
 
     /// Waits for the end; reads what comes until then.
     pub(crate) fn end(self) -> Ended {
-        Ended::of(self.child, Vec::new(), self.mark)
+        Ended::of(self.child, Vec::new(), &self.mark)
     }
 
     /// Waits for the end, without reading anything.
@@ -107,10 +107,11 @@ impl Live {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 return (status.code(), alive(&self.mark));
             }
-            if begun.elapsed() > PATIENCE {
+            let late = begun.elapsed() > PATIENCE;
+            if late {
                 let _ = self.child.kill();
-                panic!("it does not end");
             }
+            assert!(!late, "it does not end");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -127,14 +128,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    fn of(child: Child, input: Vec<u8>, mark: String) -> Self {
+    fn of(child: Child, input: Vec<u8>, mark: &str) -> Self {
         let output = wait(child, input);
         let text = |bytes| String::from_utf8(bytes).expect("the output is text");
         Self {
             code: output.status.code(),
             out: text(output.stdout),
             err: text(output.stderr),
-            left: alive(&mark),
+            left: alive(mark),
         }
     }
 
@@ -154,14 +155,12 @@ pub(crate) fn wait(mut child: Child, input: Vec<u8>) -> Output {
     });
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(PATIENCE) {
-        Ok(output) => output.expect("its output can be read"),
-        Err(_) => {
-            let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
-            let _ = id.map(|id| rustix::process::kill_process(id, Signal::KILL));
-            panic!("it does not end");
-        }
+    let output = receiver.recv_timeout(PATIENCE);
+    if output.is_err() {
+        let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+        let _ = id.map(|id| rustix::process::kill_process(id, Signal::KILL));
     }
+    output.expect("it ends").expect("its output can be read")
 }
 
 /// Reads until `text` has come.
