@@ -1,6 +1,7 @@
 //! `subagents run`: prompts in, outcomes out, and an end on which nothing is left alive.
 
 use crate::cli::{
+    aftermath,
     display::Display,
     output::{EXEC, Lines, Style},
     plan::{Plan, UsageError},
@@ -269,6 +270,7 @@ impl Session {
     /// Does not wait any longer: kills what is left.
     async fn kill(mut self, caught: Caught) -> u8 {
         self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
+        let groups = aftermath::groups(&self.service.tree());
         let (batch, tally, style, writer) = (&mut self.batch, &mut self.tally, &self.style, &self.writer);
         if let Some(lines) = self.waiting.take() {
             writer.offer(lines);
@@ -280,6 +282,7 @@ impl Session {
             }
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
+        aftermath::gone(groups).await;
         self.display.finish(&self.tally, || self.service.tree());
         tell_leaks(&self.display, &report);
         // Who does not read by now will not.
