@@ -325,10 +325,11 @@ impl RunCore {
 
     /// The last step, by whoever fed the fact whose effect was `Gone`.
     pub(crate) fn farewell(self: &Arc<Self>) {
-        if !self.shared.exit(self) {
+        if !self.shared.take_out(self) {
             return;
         }
         self.shared.kept.push(self);
+        self.shared.one_less();
         if let Some(scoped) = self.seat.scoped.get() {
             scoped.end();
         }

@@ -204,13 +204,16 @@ async fn start(
     let mut starting = contained(starting);
     let error = tokio::select! {
         biased;
-        started = &mut starting => return match started {
-            Ok(Ok(child)) if core.seat.token.is_cancelled() => {
-                close(core, child).await;
-                Err(StartError::Cancelled { cause: core.cause_or_inherited() })
+        started = &mut starting => match started {
+            // Whatever comes out of a start that is cancelled by now, the cancel is what happened.
+            Ok(started) if core.seat.token.is_cancelled() => {
+                if let Ok(child) = started {
+                    close(core, child).await;
+                }
+                return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
             }
-            Ok(started) => started,
-            Err(panic) => Err(panicked(core, &*panic)),
+            Ok(started) => return started,
+            Err(panic) => return Err(panicked(core, &*panic)),
         },
         () = cancelled(core, token) => StartError::Cancelled { cause: core.cause_or_inherited() },
         () = at(Instant::now().checked_add(patience)) => {

@@ -59,13 +59,9 @@ impl Drop for Registry {
             shared.advance(Standing::Closed);
         }
         shared.tracker.close();
-        for root in &shared.roots {
-            if let Some(scoped) = root.seat.scoped.get() {
-                scoped.end();
-            }
+        if shared.live() == 0 {
+            shared.end();
         }
-        shared.kept.end();
-        shared.log().end();
     }
 }
 

@@ -135,14 +135,30 @@ impl Shared {
     }
 
     /// Takes a gone run out; true for the first to do so.
-    pub(crate) fn exit(&self, core: &RunCore) -> bool {
-        if self.runs.remove(&core.id).is_none() {
-            return false;
-        }
+    pub(crate) fn take_out(&self, core: &RunCore) -> bool {
+        self.runs.remove(&core.id).is_some()
+    }
+
+    /// One live run less; for whoever took it out.
+    pub(crate) fn one_less(&self) {
         if self.live.fetch_sub(1, AcqRel) == 1 && self.standing() != Standing::Open {
             self.changed.notify_waiters();
+            if self.standing() == Standing::Failed {
+                // The registry went first: the last one out ends the streams.
+                self.end();
+            }
         }
-        true
+    }
+
+    /// Nothing happens any more: listeners see the end, and what is kept stands alone.
+    pub(crate) fn end(&self) {
+        for root in &self.roots {
+            if let Some(scoped) = root.seat.scoped.get() {
+                scoped.end();
+            }
+        }
+        self.kept.end();
+        self.log().end();
     }
 
     /// Completes when `reached` holds. It is asked after each change of the standing, and when the last run is gone

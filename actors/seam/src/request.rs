@@ -276,6 +276,12 @@ impl From<u32> for MaxDepth {
     }
 }
 
+impl From<i32> for MaxDepth {
+    fn from(depth: i32) -> Self {
+        i64::from(depth).into()
+    }
+}
+
 impl From<i64> for MaxDepth {
     fn from(depth: i64) -> Self {
         u32::try_from(depth).map_or_else(|_| Self::invalid(depth), Self::from)

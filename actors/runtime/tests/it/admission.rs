@@ -1,0 +1,205 @@
+//! Limits, the visible queue, borrowed slots, the total of starts.
+
+use crate::support::{Probe, quiet, service, service_with, until};
+use std::time::Duration;
+use subagents_seam::{CancelCause, Deadlines, Phase, StartRequest, StopReason, Wait};
+
+#[tokio::test(start_paused = true)]
+async fn the_surplus_waits_visibly_and_in_order() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1).queue(2));
+    let first = service.start("it", StartRequest::new(&root, "hang")).await.unwrap();
+    let second = service.start("it", StartRequest::new(&root, "second"));
+    let third = service.start("it", StartRequest::new(&root, "third"));
+    let (second_id, third_id) = (second.id(), third.id());
+    until("both wait", || {
+        service.tree().nodes.iter().filter(|node| node.phase == Phase::Queued).count() == 2
+    })
+    .await;
+    let tree = service.tree();
+    let place = |id| tree.node(id).and_then(|node| node.place);
+    assert_eq!((place(second_id), place(third_id)), (Some(1), Some(2)));
+    assert!(matches!(tree.node(second_id).unwrap().wait, Some(Wait::Slot(_))));
+    let refused = service.start("it", StartRequest::new(&root, "fourth")).await.unwrap_err();
+    assert_eq!(refused.code(), "QUEUE_FULL");
+    assert!(
+        refused.to_string().contains("2 starts wait already") && refused.to_string().contains("1 active"),
+        "{refused}"
+    );
+    first.dispose().await.unwrap();
+    let (second, third) = tokio::join!(second, third);
+    for run in [second.unwrap(), third.unwrap()] {
+        run.dispose().await.unwrap();
+    }
+    assert_eq!(probe.prompts(), ["hang", "second", "third"]);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_has_a_deadline() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    let first = service.start("it", StartRequest::new(&root, "hang")).await.unwrap();
+    let patience = Deadlines::new().queue(Duration::from_millis(250));
+    let error = service.start("it", StartRequest::new(&root, "x").deadlines(patience)).await.unwrap_err();
+    assert_eq!(error.code(), "QUEUE_TIMEOUT");
+    first.dispose().await.unwrap();
+    assert_eq!(probe.starts(), 1);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn k05_a_settled_run_holds_no_slot_whoever_reads_its_result() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 2));
+    let mut unread = Vec::new();
+    for _wave in 0..10 {
+        for _ in 0..2 {
+            let start = service.start("it", StartRequest::new(&root, "sleep:1 brief"));
+            unread
+                .push(tokio::time::timeout(Duration::from_secs(5), start).await.expect("it starts").unwrap());
+        }
+    }
+    for run in &unread {
+        assert_eq!(run.result().await.unwrap().text(), "brief");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k07_queued_starts_end_with_their_parent_and_reach_no_provider() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    let first = service.start("it", StartRequest::new(&root, "hang")).await.unwrap();
+    let queued: Vec<_> = (0..4).map(|_| service.start("it", StartRequest::new(&root, "never"))).collect();
+    until("four wait", || {
+        service.tree().nodes.iter().filter(|node| node.phase == Phase::Queued).count() == 4
+    })
+    .await;
+    root.cancel(CancelCause::REQUESTED);
+    assert_eq!(first.result().await.unwrap().stop_reason, StopReason::Aborted);
+    for starting in queued {
+        assert_eq!(starting.await.unwrap_err().code(), "CANCELLED");
+    }
+    assert_eq!(probe.starts(), 1);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_limits_finish_with_one_slot_three_levels_and_four_children() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    let leaf = "nest:4:sleep%5+leaf";
+    let prompt = leaf.replace('+', "/").replace('%', ":");
+    let middle = format!("nest:4:{prompt}");
+    // Two levels of four below one, and the top itself: 1 + 4 + 16.
+    let all = service.delegate("it", StartRequest::new(&root, &*middle));
+    let result = tokio::time::timeout(Duration::from_secs(60), all).await.expect("it finishes").unwrap();
+    assert_eq!(result.text().matches("[").count(), 4 + 16, "{}", result.text());
+    assert_eq!(probe.starts(), 21);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_borrowed_slot_is_told_and_given_back() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    let run = service.start("it", StartRequest::new(&root, "nest:1:sleep:50+inner")).await.unwrap();
+    until("the inner one runs", || probe.runs() == 2).await;
+    let tree = service.tree();
+    let inner = tree.nodes.iter().find(|node| node.parent == Some(run.id().into())).expect("it is below");
+    assert!(inner.borrowed);
+    assert!(!tree.node(run.id()).unwrap().borrowed);
+    assert!(tree.to_string().contains("borrowed slot"), "{tree}");
+    assert_eq!(run.result().await.unwrap().text(), "[inner]");
+    run.dispose().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn e02_k_the_total_of_starts_below_one_root_is_capped() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.max_starts(10));
+    for _ in 0..10 {
+        service.delegate("it", StartRequest::new(&root, "one")).await.unwrap();
+    }
+    let error = service.delegate("it", StartRequest::new(&root, "one more")).await.unwrap_err();
+    assert_eq!(error.code(), "START_LIMIT_EXCEEDED");
+    assert!(error.to_string().contains("10"), "it names the cap: {error}");
+    // It is one root's own: another has its own total, and the parent goes on.
+    let other = service.root("/").unwrap();
+    service.delegate("it", StartRequest::new(&other, "fine")).await.unwrap();
+    // Nested starts count below the same root.
+    let third = service.root("/").unwrap();
+    let result = service.delegate("it", StartRequest::new(&third, "nest:12:x")).await.unwrap();
+    assert_eq!(result.text().matches("[START_LIMIT_EXCEEDED]").count(), 3, "{}", result.text());
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn e01_n05_a_tree_that_would_grow_for_ever_stops_at_its_depth() {
+    for (max, starts) in [(0, 0), (1, 1), (2, 1 + 5), (3, 1 + 5 + 25)] {
+        let probe = Probe::default();
+        let (service, root) = service_with(&probe, |builder| builder.max_depth(max));
+        let outcome = service.delegate("it", StartRequest::new(&root, "fan:5")).await;
+        assert_eq!(probe.starts(), starts, "depth {max}");
+        match outcome {
+            Ok(result) => {
+                assert!(max == 1 && result.text().contains("DEPTH_EXCEEDED") || max > 1, "{}", result.text())
+            }
+            Err(error) => {
+                assert_eq!(error.code(), "DEPTH_EXCEEDED");
+                assert!(
+                    error.to_string().contains("depth 1") && error.to_string().contains("limit of 0"),
+                    "{error}"
+                );
+            }
+        }
+        quiet(&service, &probe).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn spec_5_1_depth_is_counted_by_the_registry_from_the_adopted_depth() {
+    struct Deep(subagents_seam::CancellationToken);
+    impl subagents_seam::LocalAgent for Deep {
+        fn id(&self) -> subagents_seam::AgentId {
+            subagents_seam::AgentId::new()
+        }
+        fn depth(&self) -> u32 {
+            6
+        }
+        fn cwd(&self) -> &std::path::Path {
+            std::path::Path::new("/")
+        }
+        fn token(&self) -> subagents_seam::CancellationToken {
+            self.0.clone()
+        }
+    }
+    let probe = Probe::default();
+    let (service, _root) = service_with(&probe, |builder| builder.max_depth(7));
+    let token = subagents_seam::CancellationToken::new();
+    let adopted = service.adopt(&Deep(token.clone())).unwrap();
+    assert_eq!(adopted.parent().depth(), 6);
+    let result = service.delegate("it", StartRequest::new(&adopted, "nest:1:x")).await.unwrap();
+    assert_eq!(result.text(), "[DEPTH_EXCEEDED]");
+    // The agent's end is the end of what is below it.
+    let run = service.start("it", StartRequest::new(&adopted, "hang")).await.unwrap();
+    token.cancel();
+    assert_eq!(run.result().await.unwrap().stop_reason, StopReason::Aborted);
+    assert_eq!(
+        service.start("it", StartRequest::new(&adopted, "x")).await.unwrap_err().code(),
+        "PARENT_GONE"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cap_of_a_request_holds_for_what_is_below_it() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let provider = crate::support::Obedient {
+        capabilities: subagents_seam::Capabilities::NONE.with_depth_limit(),
+        ..crate::support::Obedient::new(&probe)
+    };
+    let _registration = service.register("able", provider).unwrap();
+    let request = StartRequest::new(&root, "nest:1:nest:1:x").max_depth(2);
+    assert_eq!(service.delegate("able", request).await.unwrap().text(), "[[DEPTH_EXCEEDED]]");
+}

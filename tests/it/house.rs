@@ -1,0 +1,166 @@
+//! The invariants of ARCHITECTURE.md, held over `cargo metadata` and the sources.
+
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo writes UTF-8")
+}
+
+fn packages() -> Vec<Value> {
+    let metadata = cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    let metadata: Value = serde_json::from_str(&metadata).expect("metadata is JSON");
+    metadata["packages"].as_array().expect("a list").clone()
+}
+
+/// Every Rust source below a folder, as (path from the root, text).
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+                let text = fs::read_to_string(&path).expect("a source");
+                found.push((name, text));
+            }
+        }
+    }
+    found
+}
+
+/// The sources that ship: no tests, no benches, no examples, and of each file what stands before its unit tests.
+fn shipped() -> Vec<(String, String)> {
+    let mut shipped = sources("src");
+    shipped.extend(sources("actors").into_iter().filter(|(name, _)| name.contains("/src/")));
+    for (_, text) in &mut shipped {
+        if let Some(tests) = text.find("#[cfg(test)]\nmod tests") {
+            text.truncate(tests);
+        }
+    }
+    assert!(shipped.len() > 40, "the sources were found");
+    shipped
+}
+
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// `actors/exec` → {seam, process}, as ARCHITECTURE.md's table says.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read("ARCHITECTURE.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `actors/")).filter(|row| row.matches('|').count() == 3);
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let arrows = cells[2].split(", ").filter(|arrow| *arrow != "–").map(str::to_owned).collect();
+        (cells[0].trim_end_matches('`').to_owned(), arrows)
+    })
+    .collect()
+}
+
+#[test]
+fn arrows_run_one_way_as_the_table_says() {
+    let table = table();
+    let mut seen = BTreeSet::new();
+    for package in packages() {
+        let name = package["name"].as_str().expect("a name");
+        let Some(name) = name.strip_prefix("subagents-") else { continue };
+        let normal = package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
+        let arrows: BTreeSet<_> = normal
+            .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("subagents-").map(str::to_owned))
+            .collect();
+        let allowed = table.get(name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for actors/{name}"));
+        assert_eq!(&arrows, allowed, "actors/{name}");
+        seen.insert(name.to_owned());
+    }
+    assert_eq!(seen, table.into_keys().collect(), "a row without a crate");
+}
+
+#[test]
+fn foreign_kits_stay_in_their_own_crates() {
+    for package in packages() {
+        let name = package["name"].as_str().expect("a name");
+        let normal = package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
+        for dependency in normal.filter_map(|dependency| dependency["name"].as_str()) {
+            assert!(dependency != "ractor" || name == "subagents-runtime", "{name} uses ractor");
+            assert!(!["clap", "indicatif"].contains(&dependency) || name == "subagents", "{name} uses {dependency}");
+        }
+    }
+    for (name, text) in shipped() {
+        for line in code(&text) {
+            let public = line.trim_start().starts_with("pub ");
+            assert!(!(public && (line.contains("ractor") || line.contains("ActorRef"))), "{name} shows ractor: {line}");
+        }
+    }
+}
+
+#[test]
+fn only_process_starts_a_process_and_only_the_program_handles_signals() {
+    for (name, text) in shipped() {
+        for line in code(&text) {
+            let starts = line.contains("process::Command") || line.contains("Command::spawn");
+            assert!(!starts || name.starts_with("actors/process/") || name.starts_with("actors/exec/"), "{name}: {line}");
+            assert!(!line.contains("tokio::process") || name.starts_with("actors/process/"), "{name}: {line}");
+            assert!(!line.contains("tokio::signal") || name.starts_with("src/cli/"), "{name}: {line}");
+            for word in ["set_var(", "remove_var(", "set_current_dir(", "static mut", "waitpid(-1", "CHILD_SUBREAPER", "set_hook("] {
+                assert!(!line.contains(word), "{name} has a process-wide effect: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_shipped_is_unsafe_or_a_stub_or_aborts_on_panic() {
+    for (name, text) in shipped() {
+        for line in code(&text) {
+            for word in ["unsafe {", "unsafe fn", "unsafe impl", "todo!(", "unimplemented!(", "unbounded_channel"] {
+                assert!(!line.contains(word), "{name}: {line}");
+            }
+        }
+    }
+    let mut manifests = vec!["Cargo.toml".to_owned()];
+    manifests.extend(table().into_keys().map(|name| format!("actors/{name}/Cargo.toml")));
+    for manifest in manifests {
+        let text = read(&manifest);
+        assert!(!text.contains("\"abort\""), "{manifest}");
+        assert!(text.contains("[lints]\nworkspace = true"), "{manifest} takes the workspace's lints");
+    }
+    assert!(read("Cargo.toml").contains("unsafe_code = \"deny\""));
+}
+
+#[test]
+fn a_file_has_one_subject() {
+    for folder in ["src", "actors", "tests", "benches", "examples"] {
+        for (name, text) in sources(folder) {
+            assert!(text.lines().count() <= 700, "{name} has {} lines: two subjects in one?", text.lines().count());
+            let stem = Path::new(&name).file_stem().expect("a stem").to_string_lossy().into_owned();
+            assert!(!["mod", "utils", "util", "helpers", "helper", "manager"].contains(&&*stem), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_default_build_stays_small() {
+    let tree = cargo(&["tree", "--package", "subagents", "--edges", "normal,build", "--prefix", "none", "--offline"]);
+    let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.len() > 10 && crates.len() <= 80, "{} crates", crates.len());
+}
