@@ -18,11 +18,15 @@ use subagents::{CancelCause, Exec, RunId, StartRequest, SubagentService, Tree};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let service = SubagentService::builder().provider("sleep", Exec::new("sleep").arg("{}")).limit("sleep", 3).build()?;
+    let service = SubagentService::builder()
+        .provider("sleep", Exec::new("sleep").arg("{}"))
+        .limit("sleep", 3)
+        .build()?;
     let root = service.root(std::env::current_dir()?)?;
     for seconds in ["30", "60", "90", "120", "150"] {
         // Its result would be in its `Ended` event; here nobody waits for it.
-        let starting = service.start("sleep", StartRequest::new(&root, seconds).label(format!("{seconds} s")));
+        let starting =
+            service.start("sleep", StartRequest::new(&root, seconds).label(format!("{seconds} s")));
         tokio::spawn(async move { starting.await.map(|run| run.detach()) });
     }
 
@@ -43,7 +47,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn cancel(State(service): State<SubagentService>, Path(run): Path<String>) -> StatusCode {
     match run.parse::<RunId>() {
         Err(_) => StatusCode::BAD_REQUEST,
-        Ok(run) if service.cancel(run, CancelCause::requested("from the debug endpoint")) => StatusCode::ACCEPTED,
+        Ok(run) if service.cancel(run, CancelCause::requested("from the debug endpoint")) => {
+            StatusCode::ACCEPTED
+        }
         Ok(_) => StatusCode::NOT_FOUND,
     }
 }

@@ -4,8 +4,9 @@
 
 use std::{error::Error, time::Duration};
 use subagents::{
-    Capabilities, Child, Closed, Content, Diagnostic, FailureCode, Instant, Progress, ProviderFailure, ResultError,
-    RunContext, StartContext, StartError, StartRequest, SubagentProvider, SubagentResult, SubagentService, provider_fn,
+    Capabilities, Child, Closed, Content, Diagnostic, FailureCode, Instant, Progress, ProviderFailure,
+    ResultError, RunContext, StartContext, StartError, StartRequest, SubagentProvider, SubagentResult,
+    SubagentService, provider_fn,
 };
 
 /// Counts down from the number in its prompt, a tick at a time.
@@ -25,7 +26,8 @@ impl SubagentProvider for Countdown {
     async fn start(&self, cx: StartContext) -> Result<Counting, StartError> {
         let prompt = cx.prompt().to_text();
         let from = prompt.trim().parse().map_err(|error| {
-            ProviderFailure::new(FailureCode::ProviderFailed, "the prompt is no number; ask for one").with_source(error)
+            ProviderFailure::new(FailureCode::ProviderFailed, "the prompt is no number; ask for one")
+                .with_source(error)
         })?;
         Ok(Counting { from, tick: self.tick })
     }
@@ -46,7 +48,9 @@ impl Child for Counting {
             said += &line;
         }
         Ok(match said.is_empty() {
-            true => SubagentResult::error(Diagnostic::new("nothing-to-count", "zero is no number to count from")),
+            true => {
+                SubagentResult::error(Diagnostic::new("nothing-to-count", "zero is no number to count from"))
+            }
             false => SubagentResult::completed(said),
         })
     }
@@ -66,7 +70,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .provider("upper", upper)
         .build()?;
     let root = service.root(std::env::current_dir()?)?;
-    for (provider, prompt) in [("upper", "the smallest provider"), ("countdown", "5"), ("countdown", "0"), ("countdown", "x")] {
+    for (provider, prompt) in
+        [("upper", "the smallest provider"), ("countdown", "5"), ("countdown", "0"), ("countdown", "x")]
+    {
         match service.delegate(provider, StartRequest::new(&root, Content::text(prompt))).await {
             Ok(result) => say(&format!("{provider}({prompt}): {} {}", result.stop_reason, result.text())),
             Err(error) => say(&format!("{provider}({prompt}): {}: {error}", error.code())),
