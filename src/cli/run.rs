@@ -272,13 +272,12 @@ impl Session {
         self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
         let groups = aftermath::groups(&self.service.tree());
         let (batch, tally, style, writer) = (&mut self.batch, &mut self.tally, &self.style, &self.writer);
-        if let Some(lines) = self.waiting.take() {
-            writer.offer(lines);
-        }
+        let mut waiting = self.waiting.take();
         let outcomes = async {
+            writer.accept(&mut waiting).await;
             while let Some(item) = batch.next().await {
                 tally.add(&item.outcome);
-                writer.offer(style.render(&item));
+                writer.accept(&mut Some(style.render(&item))).await;
             }
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));

@@ -34,11 +34,6 @@ impl Writer {
         }
     }
 
-    /// Hands over what there is room for at once; the rest is lost.
-    pub(crate) fn offer(&self, lines: Lines) {
-        let _ = self.lines.try_send(lines);
-    }
-
     /// Completes when nothing can be written any more.
     pub(crate) async fn broken(&self) {
         self.lines.closed().await;

@@ -31,15 +31,19 @@ fn a_signal_cancels_everything_and_leaves_nothing() {
 
 #[test]
 fn a_second_signal_kills_what_does_not_want_to_go() {
-    let mut live = subagents(["run", "x", "--"].iter().chain(&STUBBORN)).start();
-    live.until_alive(4);
+    let mut live =
+        subagents(["run", "--each", "-", "-j", "12", "--json", "--"].iter().chain(&STUBBORN)).start();
+    let mut stdin = live.child.stdin.take().expect("a pipe");
+    stdin.write_all("a prompt\n".repeat(12).as_bytes()).expect("it reads");
+    live.until_alive(1 + 12 * 3);
     let mut stderr = live.child.stderr.take().expect("a pipe");
     let begun = Instant::now();
     live.signal(Signal::INT);
     read_until(&mut stderr, "once more kills");
     live.signal(Signal::INT);
     let ended = live.end();
-    assert_eq!((ended.code, ended.left), (Some(130), vec![]));
+    assert_eq!((ended.code, &*ended.left), (Some(130), &[][..]));
+    assert_eq!(ended.json().len(), 12, "each has its line: {}", ended.out);
     // Without the second one it is asked first for one second and then for two.
     assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
