@@ -96,8 +96,8 @@ Examples:
 
 Output:
   Without --json, stdout gets the answers of the prompts that completed, unchanged but for a line feed
-  where there is none at the end; control characters are taken out where stdout is a terminal. A prompt that
-  did not complete has a line on stderr. With --json, stdout gets one line for each prompt, in the order of
+  where there is none at the end; bytes that are no UTF-8 become U+FFFD, and control characters are taken
+  out where stdout is a terminal. A prompt that did not complete has a line on stderr. With --json, stdout gets one line for each prompt, in the order of
   settlement; a partial answer is in it, too:
     {\"type\":\"result\",\"index\":0,\"run\":\"<uuid>\",\"provider\":\"exec\",\"label\":null,
      \"stop_reason\":\"completed\",\"output\":\"…\",\"structured\":null,\"diagnostic\":null,\"details\":{},
