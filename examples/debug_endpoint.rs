@@ -14,7 +14,7 @@ use axum::{
     routing::{get, post},
 };
 use std::{error::Error, time::Duration};
-use subagents::{CancelCause, Exec, RunId, StartRequest, SubagentService, Tree};
+use subagents::{CancelCause, Exec, RunId, StartRequest, SubagentRun, SubagentService, Tree};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -23,11 +23,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .limit("sleep", 3)
         .build()?;
     let root = service.root(std::env::current_dir()?)?;
+    // Some wait for a slot; dropping the set would cancel those.
+    let mut starts = tokio::task::JoinSet::new();
     for seconds in ["30", "60", "90", "120", "150"] {
         // Its result would be in its `Ended` event; here nobody waits for it.
         let starting =
             service.start("sleep", StartRequest::new(&root, seconds).label(format!("{seconds} s")));
-        tokio::spawn(async move { starting.await.map(|run| run.detach()) });
+        starts.spawn(async move { starting.await.map(SubagentRun::detach) });
     }
 
     let app = Router::new()

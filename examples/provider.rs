@@ -47,11 +47,10 @@ impl Child for Counting {
             cx.progress(Progress::Text(&line));
             said += &line;
         }
-        Ok(match said.is_empty() {
-            true => {
-                SubagentResult::error(Diagnostic::new("nothing-to-count", "zero is no number to count from"))
-            }
-            false => SubagentResult::completed(said),
+        Ok(if said.is_empty() {
+            SubagentResult::error(Diagnostic::new("nothing-to-count", "zero is no number to count from"))
+        } else {
+            SubagentResult::completed(said)
         })
     }
 

@@ -3,7 +3,7 @@
 //! `cargo run --example service` runs until Ctrl-C.
 
 use std::{error::Error, time::Duration};
-use subagents::{Deadlines, Exec, StartRequest, SubagentService};
+use subagents::{Deadlines, Exec, SubagentService};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

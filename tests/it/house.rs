@@ -14,11 +14,15 @@ fn root() -> PathBuf {
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let text = fs::read_to_string(&path);
+    assert!(text.is_ok(), "{}: {text:?}", path.display());
+    text.unwrap_or_default()
 }
 
+#[expect(clippy::disallowed_methods, reason = "cargo knows the house")]
 fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    let output =
+        Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("cargo writes UTF-8")
 }
@@ -68,7 +72,10 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 /// `actors/exec` → {seam, process}, as ARCHITECTURE.md's table says.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let page = read("ARCHITECTURE.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `actors/")).filter(|row| row.matches('|').count() == 3);
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `actors/"))
+        .filter(|row| row.matches('|').count() == 3);
     rows.map(|row| {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let arrows = cells[2].split(", ").filter(|arrow| *arrow != "–").map(str::to_owned).collect();
@@ -84,11 +91,15 @@ fn arrows_run_one_way_as_the_table_says() {
     for package in packages() {
         let name = package["name"].as_str().expect("a name");
         let Some(name) = name.strip_prefix("subagents-") else { continue };
-        let normal = package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
+        let normal =
+            package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
         let arrows: BTreeSet<_> = normal
-            .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("subagents-").map(str::to_owned))
+            .filter_map(|dependency| {
+                dependency["name"].as_str()?.strip_prefix("subagents-").map(str::to_owned)
+            })
             .collect();
-        let allowed = table.get(name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for actors/{name}"));
+        let allowed =
+            table.get(name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for actors/{name}"));
         assert_eq!(&arrows, allowed, "actors/{name}");
         seen.insert(name.to_owned());
     }
@@ -99,16 +110,23 @@ fn arrows_run_one_way_as_the_table_says() {
 fn foreign_kits_stay_in_their_own_crates() {
     for package in packages() {
         let name = package["name"].as_str().expect("a name");
-        let normal = package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
+        let normal =
+            package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
         for dependency in normal.filter_map(|dependency| dependency["name"].as_str()) {
             assert!(dependency != "ractor" || name == "subagents-runtime", "{name} uses ractor");
-            assert!(!["clap", "indicatif"].contains(&dependency) || name == "subagents", "{name} uses {dependency}");
+            assert!(
+                !["clap", "indicatif"].contains(&dependency) || name == "subagents",
+                "{name} uses {dependency}"
+            );
         }
     }
     for (name, text) in shipped() {
         for line in code(&text) {
             let public = line.trim_start().starts_with("pub ");
-            assert!(!(public && (line.contains("ractor") || line.contains("ActorRef"))), "{name} shows ractor: {line}");
+            assert!(
+                !(public && (line.contains("ractor") || line.contains("ActorRef"))),
+                "{name} shows ractor: {line}"
+            );
         }
     }
 }
@@ -118,10 +136,24 @@ fn only_process_starts_a_process_and_only_the_program_handles_signals() {
     for (name, text) in shipped() {
         for line in code(&text) {
             let starts = line.contains("process::Command") || line.contains("Command::spawn");
-            assert!(!starts || name.starts_with("actors/process/") || name.starts_with("actors/exec/"), "{name}: {line}");
-            assert!(!line.contains("tokio::process") || name.starts_with("actors/process/"), "{name}: {line}");
+            assert!(
+                !starts || name.starts_with("actors/process/") || name.starts_with("actors/exec/"),
+                "{name}: {line}"
+            );
+            assert!(
+                !line.contains("tokio::process") || name.starts_with("actors/process/"),
+                "{name}: {line}"
+            );
             assert!(!line.contains("tokio::signal") || name.starts_with("src/cli/"), "{name}: {line}");
-            for word in ["set_var(", "remove_var(", "set_current_dir(", "static mut", "waitpid(-1", "CHILD_SUBREAPER", "set_hook("] {
+            for word in [
+                "set_var(",
+                "remove_var(",
+                "set_current_dir(",
+                "static mut",
+                "waitpid(-1",
+                "CHILD_SUBREAPER",
+                "set_hook(",
+            ] {
                 assert!(!line.contains(word), "{name} has a process-wide effect: {line}");
             }
         }
@@ -132,7 +164,9 @@ fn only_process_starts_a_process_and_only_the_program_handles_signals() {
 fn nothing_shipped_is_unsafe_or_a_stub_or_aborts_on_panic() {
     for (name, text) in shipped() {
         for line in code(&text) {
-            for word in ["unsafe {", "unsafe fn", "unsafe impl", "todo!(", "unimplemented!(", "unbounded_channel"] {
+            for word in
+                ["unsafe {", "unsafe fn", "unsafe impl", "todo!(", "unimplemented!(", "unbounded_channel"]
+            {
                 assert!(!line.contains(word), "{name}: {line}");
             }
         }
@@ -151,7 +185,11 @@ fn nothing_shipped_is_unsafe_or_a_stub_or_aborts_on_panic() {
 fn a_file_has_one_subject() {
     for folder in ["src", "actors", "tests", "benches", "examples"] {
         for (name, text) in sources(folder) {
-            assert!(text.lines().count() <= 700, "{name} has {} lines: two subjects in one?", text.lines().count());
+            assert!(
+                text.lines().count() <= 700,
+                "{name} has {} lines: two subjects in one?",
+                text.lines().count()
+            );
             let stem = Path::new(&name).file_stem().expect("a stem").to_string_lossy().into_owned();
             assert!(!["mod", "utils", "util", "helpers", "helper", "manager"].contains(&&*stem), "{name}");
         }
@@ -160,7 +198,16 @@ fn a_file_has_one_subject() {
 
 #[test]
 fn the_default_build_stays_small() {
-    let tree = cargo(&["tree", "--package", "subagents", "--edges", "normal,build", "--prefix", "none", "--offline"]);
+    let tree = cargo(&[
+        "tree",
+        "--package",
+        "subagents",
+        "--edges",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--offline",
+    ]);
     let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(crates.len() > 10 && crates.len() <= 90, "{} crates", crates.len());
 }

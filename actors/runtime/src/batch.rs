@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 use subagents_seam::{
-    CancelCause, Content, DeadlineKind, Deadlines, DelegateError, Instant, Parent, StartError, StartRequest,
-    SubagentResult,
+    CancelCause, Content, DeadlineKind, Deadlines, DelegateError, Instant, Parent, RunId, StartError,
+    StartRequest, SubagentResult,
 };
 use tokio::{sync::watch, time::Sleep};
 
@@ -88,6 +88,9 @@ impl BatchBuilder {
     }
 
     /// One delegation for each prompt. The prompts are taken one by one as there is room.
+    ///
+    /// The iterator is asked at each look that has room, also after it said `None`: one that is fed from elsewhere says
+    /// `None` while it has nothing, and the batch is at its end only when nothing is under way either.
     pub fn requests<I>(self, prompts: I) -> Batch
     where
         I: IntoIterator,
@@ -120,7 +123,21 @@ impl fmt::Debug for BatchBuilder {
 /// What became of one item.
 pub type ItemOutcome = Result<Arc<SubagentResult>, DelegateError>;
 
-type Item = Pin<Box<dyn Future<Output = (usize, ItemOutcome)> + Send>>;
+/// One item that is done: disposed, or refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BatchItem {
+    /// The place of its prompt among the prompts, from 0.
+    pub index: usize,
+    /// Its run; `None` where it was never started because the batch had stopped.
+    pub run: Option<RunId>,
+    /// How long it took, from the start to the end of its teardown.
+    pub elapsed: Duration,
+    /// What became of it.
+    pub outcome: ItemOutcome,
+}
+
+type Item = Pin<Box<dyn Future<Output = BatchItem> + Send>>;
 
 /// A batch under way. Each item comes out once, in the order of settlement, and is disposed by then.
 ///
@@ -139,10 +156,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The next outcome with the index of its prompt, or `None` when each has had its own.
+    /// The next item that is done, or `None` when each has had its outcome.
     ///
-    /// Cancel-safe: an outcome is either returned or still to come.
-    pub async fn next(&mut self) -> Option<(usize, ItemOutcome)> {
+    /// Cancel-safe: an item is either returned or still to come.
+    pub async fn next(&mut self) -> Option<BatchItem> {
         if self.timer.is_none()
             && let Some(until) =
                 self.settings.deadline.and_then(|deadline| Instant::now().checked_add(deadline))
@@ -151,13 +168,14 @@ impl Batch {
         }
         loop {
             if let Some(cause) = self.stopped.clone() {
-                if let Some(outcome) = self.running.next().await {
-                    return Some(outcome);
+                if let Some(item) = self.running.next().await {
+                    return Some(item);
                 }
                 // Each prompt that was never started is accounted for, too.
                 self.prompts.next()?;
                 let index = self.count();
-                return Some((index, Err(StartError::Cancelled { cause }.into())));
+                let outcome = Err(StartError::Cancelled { cause }.into());
+                return Some(BatchItem { index, run: None, elapsed: Duration::ZERO, outcome });
             }
             while self.running.len() < self.settings.limit.get() {
                 let Some(prompt) = self.prompts.next() else { break };
@@ -175,11 +193,11 @@ impl Batch {
             };
             tokio::select! {
                 biased;
-                Some((index, outcome)) = self.running.next() => {
-                    if self.stops(&outcome) {
+                Some(item) = self.running.next() => {
+                    if self.stops(&item.outcome) {
                         self.stop(CancelCause::Batch);
                     }
-                    return Some((index, outcome));
+                    return Some(item);
                 }
                 () = late => self.stop(CancelCause::Deadline(DeadlineKind::Batch)),
             }
@@ -228,7 +246,9 @@ impl Batch {
         if settings.deadlines != Deadlines::default() {
             request = request.deadlines(settings.deadlines.clone());
         }
+        let begun = Instant::now();
         let starting = settings.service.start(&settings.provider, request);
+        let run = Some(starting.id());
         let mut stop = self.stop.subscribe();
         Box::pin(async move {
             let stopped = async move {
@@ -240,7 +260,8 @@ impl Batch {
                     None => std::future::pending().await,
                 }
             };
-            (index, delegate(starting, stopped).await)
+            let outcome = delegate(starting, stopped).await;
+            BatchItem { index, run, elapsed: begun.elapsed(), outcome }
         })
     }
 }
@@ -279,7 +300,7 @@ pub(crate) async fn delegate(starting: Starting, stopped: impl Future<Output = C
 }
 
 impl futures_util::Stream for Batch {
-    type Item = (usize, ItemOutcome);
+    type Item = BatchItem;
 
     fn poll_next(
         self: Pin<&mut Self>,

@@ -64,7 +64,7 @@ mod shared;
 mod shutdown;
 mod tree;
 
-pub use batch::{Batch, BatchBuilder, ItemOutcome, StopOn};
+pub use batch::{Batch, BatchBuilder, BatchItem, ItemOutcome, StopOn};
 pub use builder::ServiceBuilder;
 pub use events::{EventStream, Lagged};
 pub use handle::{RunWatcher, StartFuture, Starting, SubagentRun};

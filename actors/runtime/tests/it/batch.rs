@@ -7,13 +7,13 @@ use subagents_seam::{DelegateError, StopReason};
 
 async fn all(mut batch: Batch) -> BTreeMap<usize, String> {
     let mut outcomes = BTreeMap::new();
-    while let Some((index, outcome)) = batch.next().await {
-        let word = match outcome {
+    while let Some(item) = batch.next().await {
+        let word = match item.outcome {
             Ok(result) => result.stop_reason.to_string(),
             Err(DelegateError::Start(error)) => error.code().to_owned(),
             Err(error) => error.code().to_owned(),
         };
-        assert!(outcomes.insert(index, word).is_none(), "an outcome twice: {index}");
+        assert!(outcomes.insert(item.index, word).is_none(), "an outcome twice: {}", item.index);
     }
     outcomes
 }
@@ -94,8 +94,8 @@ async fn dropping_a_batch_cancels_what_is_under_way() {
     let probe = Probe::default();
     let (service, root) = service(&probe);
     let mut batch = service.batch(&root, "it").limit(3).requests(["x", "hang", "start-hang", "never"]);
-    let (_, first) = batch.next().await.unwrap();
-    assert_eq!(first.unwrap().stop_reason, StopReason::Completed);
+    let first = batch.next().await.unwrap();
+    assert_eq!(first.outcome.unwrap().stop_reason, StopReason::Completed);
     until("two are under way", || probe.starts() == 3).await;
     drop(batch);
     quiet(&service, &probe).await;
@@ -109,4 +109,36 @@ async fn an_empty_batch_and_an_unknown_provider_end_at_once() {
     assert!(service.batch(&root, "it").requests(Vec::<String>::new()).next().await.is_none());
     let outcomes = all(service.batch(&root, "nobody").requests(["a", "b"])).await;
     assert_eq!(outcomes.into_values().collect::<Vec<_>>(), ["NO_PROVIDER", "NO_PROVIDER"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_says_which_run_it_was_and_how_long_it_took() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let mut batch = service
+        .batch(&root, "it")
+        .limit(1)
+        .stop_on(StopOn::FirstFailure)
+        .requests(["sleep:50 fail", "never"]);
+    let first = batch.next().await.unwrap();
+    let run = first.run.expect("it was started");
+    assert_eq!(service.outcome(run).unwrap().unwrap().stop_reason, StopReason::Error);
+    assert!(first.elapsed >= Duration::from_millis(50), "{:?}", first.elapsed);
+    let second = batch.next().await.unwrap();
+    assert_eq!((second.index, second.run, second.elapsed), (1, None, Duration::ZERO));
+    assert!(batch.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_may_come_later() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut batch = service.batch(&root, "it").requests(std::iter::from_fn(move || receiver.try_recv().ok()));
+    assert!(batch.next().await.is_none(), "nothing has come yet");
+    for index in 0..3 {
+        sender.send("x").unwrap();
+        assert_eq!(batch.next().await.unwrap().index, index);
+    }
+    assert!(batch.next().await.is_none());
 }

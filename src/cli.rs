@@ -1,0 +1,65 @@
+//! The command line. What was typed is in [`args`], what it means in [`plan`], what is done in [`run`].
+
+mod aftermath;
+mod args;
+mod display;
+mod duration;
+mod output;
+mod plan;
+mod prompts;
+mod run;
+mod signals;
+mod tally;
+mod writer;
+
+use args::{Args, Command};
+use clap::Parser;
+use plan::{Plan, UsageError};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Usage or configuration.
+const EXIT_USAGE: u8 = 2;
+
+pub(crate) fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version come this way, too. Nobody is left to tell where it cannot be printed.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
+        }
+    };
+    match go(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(UsageError(message)) => {
+            let hint = "For more information, try 'subagents run --help'.";
+            let _ = writeln!(io::stderr(), "error: {message}\n\n{hint}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn go(args: Args) -> Result<u8, UsageError> {
+    let logging = log_to_stderr()?;
+    match args.command {
+        Command::Run(args) => run::run(Plan::new(args, &|name| std::env::var_os(name), logging)?),
+    }
+}
+
+/// Installs the log where `SUBAGENTS_LOG` asks for one; says whether it did.
+fn log_to_stderr() -> Result<bool, UsageError> {
+    let Some(filter) = std::env::var_os("SUBAGENTS_LOG").filter(|filter| !filter.is_empty()) else {
+        return Ok(false);
+    };
+    let wrong = |why: &str| {
+        let example = "give a level or `target=level,…`, for example SUBAGENTS_LOG=subagents_process=debug";
+        UsageError(format!("SUBAGENTS_LOG is no filter: {why}; {example}"))
+    };
+    let filter = filter.to_str().ok_or_else(|| wrong("it is not UTF-8"))?;
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| wrong(&error.to_string()))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    Ok(true)
+}

@@ -1,0 +1,144 @@
+//! What was typed.
+
+use crate::cli::duration;
+use clap::{Parser, Subcommand, builder::NonEmptyStringValueParser, value_parser};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+/// Delegate work to child agents: any program, one contract.
+#[derive(Debug, Parser)]
+#[command(name = "subagents", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+}
+
+/// Delegate one prompt, or one for each line of a file.
+///
+/// Each answer is printed on stdout as it settles; everything else goes to stderr.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = RUN_DETAILS)]
+pub(crate) struct RunArgs {
+    /// How many prompts of --each are under way at once [default: 4]
+    #[arg(short, long, value_name = "JOBS", value_parser = value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+
+    /// Take one prompt from each line of FILE, or of stdin where FILE is `-`
+    ///
+    /// The file is read as there is room, so it may be endless. Lines end in LF or CR LF and are UTF-8, of 64 MiB at
+    /// most. Blank lines are skipped; how many is told on stderr. A line that cannot be read is told with its number:
+    /// nothing after it is started, what is under way is finished, and the exit code is 2.
+    #[arg(long, value_name = "FILE|-", conflicts_with = "prompt")]
+    pub(crate) each: Option<PathBuf>,
+
+    /// A name to show for the work; in the tree the index of the prompt is added to it
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) label: Option<String>,
+
+    /// The working directory of the children [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// How long each child may work, like `30s` or `1h30m` [default: no limit]
+    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// How long each child may be silent, like `500ms` or `5m` [default: no limit]
+    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    pub(crate) idle_timeout: Option<Duration>,
+
+    /// Show the live tree on stderr
+    ///
+    /// On a terminal it is drawn in place; elsewhere it is printed every two seconds where it changed, and at the end.
+    #[arg(long)]
+    pub(crate) tree: bool,
+
+    /// Print one line of JSON per prompt
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// What to ask; without it and without --each, all of stdin
+    pub(crate) prompt: Option<String>,
+
+    /// The program that does the work, and its arguments
+    ///
+    /// It runs directly, without a shell. `{}` in an argument is replaced by the prompt; where no argument has it, the
+    /// prompt goes to the program's stdin. What it writes to stdout is the answer, if it exits with 0.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  subagents run 'Say hello' -- some-agent --print {}
+  subagents run --each prompts.txt -j 8 --json -- some-agent --print {} > answers.jsonl
+  subagents run --help";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  subagents run 'Review the diff' -- some-agent --print {}
+  git diff | subagents run --timeout 5m -- some-agent --review
+  subagents run --each prompts.txt -j 8 --json -- some-agent --print {} > answers.jsonl
+  find src -name '*.rs' | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'
+
+See --help for the output, the exit codes and the environment.";
+
+const RUN_DETAILS: &str = "\
+Examples:
+  subagents run 'Review the diff' -- some-agent --print {}
+  git diff | subagents run --timeout 5m -- some-agent --review
+  subagents run --each prompts.txt -j 8 --json -- some-agent --print {} > answers.jsonl
+  find src -name '*.rs' | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'
+
+Output:
+  Without --json, stdout gets the answers of the prompts that completed, unchanged but for a line feed
+  where there is none at the end; bytes that are no UTF-8 become U+FFFD, and control characters are taken
+  out where stdout is a terminal. A prompt that did not complete has a line on stderr. With --json, stdout gets one line for each prompt, in the order of
+  settlement; a partial answer is in it, too:
+    {\"type\":\"result\",\"index\":0,\"run\":\"<uuid>\",\"provider\":\"exec\",\"label\":null,
+     \"stop_reason\":\"completed\",\"output\":\"…\",\"structured\":null,\"diagnostic\":null,\"details\":{},
+     \"usage\":null,\"elapsed_ms\":12}
+    {\"type\":\"start_error\",\"index\":1,\"provider\":\"exec\",\"code\":\"NOT_ON_PATH\",\"message\":\"…\"}
+  `index` counts the prompts from 0. `elapsed_ms` includes the teardown. `details.leaked` says what may be
+  left of a child; such a prompt counts as failed.
+
+Signals:
+  The first of Ctrl-C, SIGTERM and SIGHUP cancels everything and waits for the teardown; the second kills.
+
+Exit codes:
+  0    everything completed
+  1    something did not, or stdout could not be written
+  2    usage, configuration, or a prompt that could not be read
+  129, 130, 143    ended by SIGHUP, Ctrl-C, SIGTERM
+  141  stdout was closed; what was under way is cancelled
+
+Environment:
+  SUBAGENTS_DEPTH, SUBAGENTS_MAX_DEPTH    how deep this delegates already, and how deep it may; the children
+      get both, one deeper
+  SUBAGENTS_LOG    what to log to stderr: a level, or target=level,…; no progress is drawn then
+  Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the children.";
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        let mut command = Args::command();
+        assert!(command.render_long_help().to_string().contains("Examples:"));
+        for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+            assert!(sub.render_help().to_string().contains("Examples:"), "{}", sub.get_name());
+            assert!(sub.render_long_help().to_string().contains("Examples:"), "{}", sub.get_name());
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! How the outcome of one prompt reads, for people and for programs. Pure.
+
+use crate::cli::tally::{Ending, ending};
+use serde::Serialize;
+use serde_json::Value;
+use std::{borrow::Cow, fmt::Write, sync::Arc, time::Duration};
+use subagents::{
+    BatchItem, DelegateError, Details, Diagnostic, ResultError, RunId, StartError, StopReason,
+    SubagentResult, Usage, sanitised,
+};
+
+/// The name of the provider behind `-- COMMAND`.
+pub(crate) const EXEC: &str = "exec";
+
+/// What goes out for one prompt.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lines {
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// How outcomes are to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Style {
+    pub(crate) json: bool,
+    /// Whether answers meet a terminal, which foreign text must not steer.
+    pub(crate) terminal: bool,
+    /// Whether a prompt's index says anything.
+    pub(crate) many: bool,
+    pub(crate) label: Option<Arc<str>>,
+}
+
+impl Style {
+    pub(crate) fn render(&self, item: &BatchItem) -> Lines {
+        if self.json {
+            return Lines { out: self.json_line(item), err: String::new() };
+        }
+        let mut lines = Lines::default();
+        if let Ok(result) | Err(DelegateError::Dispose { result, .. }) = &item.outcome {
+            if result.stop_reason.is_success() {
+                lines.out = self.answer(result);
+            } else {
+                self.tell(&mut lines.err, item.index, &failure(result));
+            }
+            if let Some(cut) = &result.details.truncated {
+                let (kept, total) = (cut.kept_bytes, cut.total_bytes);
+                self.tell(&mut lines.err, item.index, &format!("the answer is cut: {kept} of {total} bytes"));
+            }
+        }
+        if let Err(error) = &item.outcome {
+            self.tell(&mut lines.err, item.index, &format!("{}: {error}", error.code()));
+        }
+        lines
+    }
+
+    fn answer(&self, result: &SubagentResult) -> String {
+        let text = result.text();
+        let mut text = if self.terminal { sanitised(&text) } else { text };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// One line on stderr, whatever the message is made of.
+    fn tell(&self, into: &mut String, index: usize, what: &str) {
+        into.push_str("subagents: ");
+        if self.many {
+            let _ = write!(into, "prompt {index}");
+            if let Some(label) = &self.label {
+                let _ = write!(into, " ({})", one_line(label));
+            }
+            into.push_str(": ");
+        } else if let Some(label) = &self.label {
+            let _ = write!(into, "{}: ", one_line(label));
+        }
+        into.push_str(&one_line(what));
+        into.push('\n');
+    }
+
+    fn json_line(&self, item: &BatchItem) -> String {
+        let failed;
+        let (result, leaked) = match &item.outcome {
+            Ok(result) => (&**result, None),
+            Err(DelegateError::Dispose { result, source }) => (&**result, Some(source.to_string())),
+            Err(DelegateError::Result(error)) => {
+                failed = no_result(error);
+                (&failed, None)
+            }
+            Err(DelegateError::Start(error)) => return start_error(item.index, error),
+            // Whatever comes later has a code and a message as well.
+            Err(error) => return refusal(item.index, error.code(), &error.to_string()),
+        };
+        line(&ResultLine {
+            r#type: "result",
+            index: item.index,
+            run: item.run,
+            provider: EXEC,
+            label: self.label.as_deref(),
+            stop_reason: &result.stop_reason,
+            output: result.text(),
+            structured: result.structured.as_ref(),
+            diagnostic: result.diagnostic.as_ref(),
+            details: DetailsLine { details: &result.details, leaked: leaked.as_deref() },
+            usage: result.usage.as_ref(),
+            elapsed_ms: millis(item.elapsed),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    r#type: &'static str,
+    index: usize,
+    run: Option<RunId>,
+    provider: &'a str,
+    label: Option<&'a str>,
+    stop_reason: &'a StopReason,
+    output: String,
+    structured: Option<&'a Value>,
+    diagnostic: Option<&'a Diagnostic>,
+    details: DetailsLine<'a>,
+    usage: Option<&'a Usage>,
+    elapsed_ms: u64,
+}
+
+#[derive(Serialize)]
+struct DetailsLine<'a> {
+    #[serde(flatten)]
+    details: &'a Details,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leaked: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct StartErrorLine<'a> {
+    r#type: &'static str,
+    index: usize,
+    provider: &'a str,
+    code: &'a str,
+    message: &'a str,
+}
+
+fn start_error(index: usize, error: &StartError) -> String {
+    refusal(index, error.code(), &error.to_string())
+}
+
+fn refusal(index: usize, code: &str, message: &str) -> String {
+    line(&StartErrorLine { r#type: "start_error", index, provider: EXEC, code, message })
+}
+
+/// A run that was published and whose result is not known: a failure like any other, to whoever reads the lines.
+fn no_result(error: &ResultError) -> SubagentResult {
+    let category = error.code().to_ascii_lowercase().replace('_', "-");
+    SubagentResult::error(Diagnostic::new(category, &error.to_string()))
+}
+
+fn line(value: &impl Serialize) -> String {
+    // Nothing in these lines can fail: the keys are text, and the writer is memory.
+    let json = serde_json::to_string(value).unwrap_or_else(|error| format!("{:?}", error.to_string()));
+    let mut line = inert(json);
+    line.push('\n');
+    line
+}
+
+/// JSON escapes only the lowest control characters. The others stand in strings only, and are escaped as well, so that
+/// a line can be looked at anywhere.
+fn inert(json: String) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if !json.contains(steers) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if steers(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+fn failure(result: &SubagentResult) -> String {
+    let reason = &result.stop_reason;
+    match &result.diagnostic {
+        Some(diagnostic) if diagnostic.category() == reason.as_str() => {
+            format!("{reason}: {}", diagnostic.text())
+        }
+        Some(diagnostic) => format!("{reason} [{}]: {}", diagnostic.category(), diagnostic.text()),
+        None => match ending(result) {
+            Ending::Cancelled => format!("{reason}: it was cancelled"),
+            Ending::Completed | Ending::Failed | Ending::TimedOut => {
+                format!("{reason}: no details were given")
+            }
+        },
+    }
+}
+
+/// Clean text on one line.
+fn one_line(text: &str) -> String {
+    let clean: Cow<'_, str> = sanitised(text).into();
+    let parts: Vec<_> = clean.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
+    parts.join(" | ").replace('\t', " ")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Style, inert, one_line};
+    use subagents::SubagentResult;
+
+    #[test]
+    fn an_answer_is_clean_on_a_terminal_and_unchanged_elsewhere() {
+        let raw = SubagentResult::completed("\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext");
+        let style = |terminal| Style { json: false, terminal, many: false, label: None };
+        assert_eq!(style(true).answer(&raw), "red\nnext\n");
+        assert_eq!(style(false).answer(&raw), "\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext\n");
+        assert_eq!(style(false).answer(&SubagentResult::completed("one\n")), "one\n");
+    }
+
+    #[test]
+    fn a_message_is_one_clean_line() {
+        assert_eq!(one_line("it failed:\n\n  \u{1b}[1mwhy\u{1b}[0m\tso\r\n"), "it failed: | why so");
+    }
+
+    #[test]
+    fn json_steers_no_terminal_and_means_the_same() {
+        let text = "a\u{9b}31m\u{7f}\u{202e}é\n\u{1b}";
+        let json = inert(serde_json::to_string(text).expect("text is JSON"));
+        assert!(json.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).expect("it is JSON still"), text);
+    }
+}

@@ -1,0 +1,314 @@
+//! `subagents run`: prompts in, outcomes out, and an end on which nothing is left alive.
+
+use crate::cli::{
+    aftermath,
+    display::Display,
+    output::{EXEC, Lines, Style},
+    plan::{Plan, UsageError},
+    prompts::{Input, Source},
+    signals::{Caught, Signals},
+    tally::Tally,
+    writer::Writer,
+};
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use subagents::{Batch, BatchItem, CancelCause, Root, ShutdownReport, SubagentService};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+
+/// How long the last of the service may take when everything is disposed already.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long a kill waits before it kills.
+const NO_GRACE: Duration = Duration::from_millis(20);
+/// How long after a kill outcomes are still gathered.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+/// Stdout was closed: what a shell says of a program that SIGPIPE ended.
+const EXIT_CLOSED: u8 = 141;
+const EXIT_FAILED: u8 = 1;
+const EXIT_INPUT: u8 = 2;
+
+/// Carries the plan out; gives the exit code.
+///
+/// # Errors
+/// What can be known before anything starts.
+pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
+    let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let code = runtime.block_on(async { Session::new(plan, failed)?.drive().await });
+    // Everything was waited for; what could still block is a read that nobody waits for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
+}
+
+/// One thing that happened.
+enum Turn {
+    Signal(Caught),
+    OutputBroken,
+    Look,
+    Written,
+    Input(Option<Input>),
+    Item(Option<BatchItem>),
+}
+
+/// Prompts that were read and are not started: where the batch takes them from.
+#[derive(Clone, Debug, Default)]
+struct Queue(Arc<Mutex<VecDeque<String>>>);
+
+impl Queue {
+    fn with<T>(&self, look: impl FnOnce(&mut VecDeque<String>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct Session {
+    service: SubagentService,
+    root: Root,
+    batch: Batch,
+    queue: Queue,
+    jobs: usize,
+    source: String,
+    input: Option<mpsc::Receiver<Input>>,
+    style: Style,
+    writer: Writer,
+    /// What the writer has no room for yet.
+    waiting: Option<Lines>,
+    signals: Signals,
+    display: Display,
+    tally: Tally,
+    /// The first signal: everything is cancelled.
+    caught: Option<Caught>,
+    output_broken: bool,
+    input_failed: bool,
+    begun: Instant,
+}
+
+impl Session {
+    fn new(plan: Plan, failed: impl Fn(io::Error) -> UsageError) -> Result<Self, UsageError> {
+        let signals = Signals::install().map_err(&failed)?;
+        // Gone runs would only hold their answers in memory: nobody looks at them here.
+        let mut service = SubagentService::builder()
+            .provider(EXEC, plan.provider)
+            .root_depth(plan.depth)
+            .keep_gone(0, Duration::ZERO);
+        if let Some(depth) = plan.max_depth {
+            service = service.max_depth(depth);
+        }
+        let service = service.build().map_err(|error| UsageError(error.to_string()))?;
+        let root = service.root(&plan.cwd).map_err(|error| UsageError(error.to_string()))?;
+
+        let queue = Queue::default();
+        let prompts = queue.clone();
+        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines);
+        if let Some(label) = &plan.label {
+            batch = batch.label(label.clone());
+        }
+        let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
+
+        let display = Display::new(plan.show);
+        let many = !matches!(plan.source, Source::One(_));
+        if !many {
+            let _ = display.expected().set(1);
+        } else if display.counts()
+            && let Some(count) = plan.source.counter()
+        {
+            let expected = display.expected();
+            let count = move || count().map(|total| expected.set(total));
+            std::thread::Builder::new().name("count".to_owned()).spawn(count).map_err(&failed)?;
+        }
+        let terminal = io::stdout().is_terminal();
+        Ok(Self {
+            service,
+            root,
+            batch,
+            queue,
+            jobs: plan.jobs,
+            source: plan.source.name(),
+            input: Some(plan.source.start().map_err(&failed)?),
+            style: Style { json: plan.json, terminal, many, label: plan.label },
+            writer: Writer::start(display.bar()).map_err(&failed)?,
+            waiting: None,
+            signals,
+            display,
+            tally: Tally::default(),
+            caught: None,
+            output_broken: false,
+            input_failed: false,
+            begun: Instant::now(),
+        })
+    }
+
+    async fn drive(mut self) -> Result<u8, UsageError> {
+        while !self.is_done() {
+            match self.turn().await {
+                Turn::Signal(again) if self.caught.is_some() => return Ok(self.kill(again).await),
+                Turn::Signal(caught) => {
+                    self.caught = Some(caught);
+                    self.display.note(&format!(
+                        "subagents: {}: cancelling {} under way; once more kills",
+                        caught.as_str(),
+                        self.batch.under_way()
+                    ));
+                    self.stop(caught.as_str());
+                }
+                Turn::OutputBroken => {
+                    self.output_broken = true;
+                    self.waiting = None;
+                    self.stop("the output is closed");
+                }
+                Turn::Look => {
+                    self.display.update(&self.tally, self.batch.under_way(), || self.service.tree());
+                }
+                Turn::Written | Turn::Item(None) => {}
+                Turn::Input(input) => self.take(input),
+                Turn::Item(Some(item)) => {
+                    self.tally.add(&item.outcome);
+                    if !self.output_broken {
+                        self.waiting = Some(self.style.render(&item));
+                    }
+                }
+            }
+        }
+        Ok(self.finish().await)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.batch.under_way() > 0 || self.queue.with(|queue| !queue.is_empty())
+    }
+
+    fn is_done(&self) -> bool {
+        self.waiting.is_none() && self.input.is_none() && !self.is_busy()
+    }
+
+    /// Waits for the next thing to happen. Signals come first; prompts before outcomes, so that no place stays empty.
+    async fn turn(&mut self) -> Turn {
+        let busy = self.is_busy();
+        let broken = self.output_broken;
+        let ahead = self.batch.under_way() + self.queue.with(|queue| queue.len());
+        let writing = self.waiting.is_some();
+        let reading = self.input.is_some() && ahead < self.jobs;
+        let Self { batch, signals, input, writer, waiting, display, .. } = self;
+        tokio::select! {
+            biased;
+            caught = signals.next() => Turn::Signal(caught),
+            () = writer.broken(), if !broken => Turn::OutputBroken,
+            () = display.due() => Turn::Look,
+            () = writer.accept(waiting), if writing => Turn::Written,
+            read = receive(input), if reading => Turn::Input(read),
+            item = batch.next(), if busy && !writing => Turn::Item(item),
+        }
+    }
+
+    fn take(&mut self, input: Option<Input>) {
+        match input {
+            Some(Input::Prompt(prompt)) => {
+                self.queue.with(|queue| queue.push_back(prompt));
+                if !self.style.many {
+                    self.input = None;
+                }
+            }
+            Some(Input::End { blank }) => {
+                self.input = None;
+                if blank > 0 {
+                    let lines = if blank == 1 { "line was" } else { "lines were" };
+                    self.display.note(&format!("subagents: {}: {blank} blank {lines} skipped", self.source));
+                }
+            }
+            Some(Input::Failed(why)) => {
+                self.input = None;
+                self.display.note(&format!("subagents: {why}; nothing more is started"));
+                self.input_failed = true;
+            }
+            None => self.input = None,
+        }
+    }
+
+    /// Cancels everything; the outcomes are still to come.
+    fn stop(&mut self, reason: &str) {
+        let cause = CancelCause::requested(reason);
+        // The root tells the runs at once, also while nobody looks at the batch.
+        self.root.cancel(cause.clone());
+        self.batch.cancel(cause);
+        self.input = None;
+    }
+
+    /// Everything has settled and is disposed.
+    async fn finish(mut self) -> u8 {
+        self.display.finish(&self.tally, || self.service.tree());
+        let report = tokio::select! {
+            report = self.service.shutdown(GRACE) => report,
+            caught = self.signals.next() => return self.kill(caught).await,
+        };
+        let written = tokio::select! {
+            written = self.writer.finish() => written,
+            // Whoever reads does not; there is nothing left to cancel.
+            caught = self.signals.next() => return caught.exit_code(),
+        };
+        tell_leaks(&self.display, &report);
+        let closed = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        if let (Err(error), false) = (&written, closed) {
+            self.display.note(&format!("subagents: stdout cannot be written: {error}"));
+        }
+        if closed {
+            return self.caught.map_or(EXIT_CLOSED, Caught::exit_code);
+        }
+        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        let failed = written.is_err() || self.tally.unsuccessful() > 0 || !report.is_clean();
+        match self.caught {
+            Some(caught) => caught.exit_code(),
+            None if self.input_failed => EXIT_INPUT,
+            None => u8::from(failed) * EXIT_FAILED,
+        }
+    }
+
+    /// Does not wait any longer: kills what is left.
+    async fn kill(mut self, caught: Caught) -> u8 {
+        self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
+        let groups = aftermath::groups(&self.service.tree());
+        let (batch, tally, style, writer) = (&mut self.batch, &mut self.tally, &self.style, &self.writer);
+        let mut waiting = self.waiting.take();
+        let outcomes = async {
+            writer.accept(&mut waiting).await;
+            while let Some(item) = batch.next().await {
+                tally.add(&item.outcome);
+                writer.accept(&mut Some(style.render(&item))).await;
+            }
+        };
+        let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
+        aftermath::gone(groups).await;
+        self.display.finish(&self.tally, || self.service.tree());
+        tell_leaks(&self.display, &report);
+        // Who does not read by now will not.
+        let _ = timeout(Duration::from_millis(500), self.writer.finish()).await;
+        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        caught.exit_code()
+    }
+}
+
+async fn receive(input: &mut Option<mpsc::Receiver<Input>>) -> Option<Input> {
+    match input {
+        Some(input) => input.recv().await,
+        None => None,
+    }
+}
+
+fn tell_leaks(display: &Display, report: &ShutdownReport) {
+    for (run, what) in &report.leaked {
+        let what = subagents::sanitised(what).replace('\n', " ");
+        display.note(&format!("subagents: run {run} may have left something behind: {what}"));
+    }
+}
+
+fn summarise(display: &Display, tally: &Tally, many: bool, source: &str, begun: Instant) {
+    if tally.total() > 1 {
+        display.note(&tally.summary(begun.elapsed()));
+    } else if many && tally.total() == 0 {
+        display.note(&format!("subagents: {source}: there was no prompt to delegate"));
+    }
+}

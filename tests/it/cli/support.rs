@@ -1,0 +1,189 @@
+//! One way to run the program, with a deadline, and a look at what it leaves behind.
+
+use serde_json::Value;
+use std::{
+    ffi::OsStr,
+    io::{Read, Write},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(crate) use rustix::process::Signal;
+
+/// No test waits longer than this for anything.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The variable by which everything below one run of the program is found again.
+const MARK: &str = "SUBJECT_OF_TEST";
+
+/// One run of the program.
+#[derive(Debug)]
+pub(crate) struct Run {
+    command: Command,
+    mark: String,
+    input: Vec<u8>,
+}
+
+/// `subagents` with these arguments. Its stdin is empty unless something else is said.
+pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut command = program(env!("CARGO_BIN_EXE_subagents"));
+    command.args(args).env(MARK, &mark);
+    for name in ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG"] {
+        command.env_remove(name);
+    }
+    Run { command, mark, input: Vec::new() }
+}
+
+/// Any program.
+#[expect(clippy::disallowed_methods, reason = "the tests run the real program, and tools to compare it with")]
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Run {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let child = self.command.spawn().expect("the program starts");
+        Ended::of(child, self.input, &self.mark)
+    }
+
+    /// Starts it; stdin stays open.
+    pub(crate) fn start(mut self) -> Live {
+        let child = self.command.spawn().expect("the program starts");
+        Live { child, mark: self.mark }
+    }
+}
+
+/// A program under way.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) child: Child,
+    mark: String,
+}
+
+impl Live {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(id.expect("a process id"), signal).expect("it is alive");
+    }
+
+    /// Waits until `count` processes are alive, the program itself among them.
+    pub(crate) fn until_alive(&self, count: usize) {
+        let begun = Instant::now();
+        while alive(&self.mark).len() < count {
+            assert!(begun.elapsed() < PATIENCE, "only {:?} are alive", alive(&self.mark));
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for the end; reads what comes until then.
+    pub(crate) fn end(self) -> Ended {
+        Ended::of(self.child, Vec::new(), &self.mark)
+    }
+
+    /// Waits for the end, without reading anything.
+    pub(crate) fn end_unread(mut self) -> (Option<i32>, Vec<String>) {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return (status.code(), alive(&self.mark));
+            }
+            let late = begun.elapsed() > PATIENCE;
+            if late {
+                let _ = self.child.kill();
+            }
+            assert!(!late, "it does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A program that ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+    /// What was alive after its end.
+    pub(crate) left: Vec<String>,
+}
+
+impl Ended {
+    fn of(child: Child, input: Vec<u8>, mark: &str) -> Self {
+        let output = wait(child, input);
+        let text = |bytes| String::from_utf8(bytes).expect("the output is text");
+        Self {
+            code: output.status.code(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+            left: alive(mark),
+        }
+    }
+
+    /// Each line of stdout, as JSON.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+}
+
+/// Feeds it, reads it, and waits for its end.
+pub(crate) fn wait(mut child: Child, input: Vec<u8>) -> Output {
+    let id = child.id();
+    let stdin = child.stdin.take();
+    thread::spawn(move || {
+        // A program that does not want all of it closes its end.
+        let _ = stdin.map(|mut stdin| stdin.write_all(&input));
+    });
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let output = receiver.recv_timeout(PATIENCE);
+    if output.is_err() {
+        let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+        let _ = id.map(|id| rustix::process::kill_process(id, Signal::KILL));
+    }
+    output.expect("it ends").expect("its output can be read")
+}
+
+/// Reads until `text` has come.
+pub(crate) fn read_until(from: &mut impl Read, text: &str) -> String {
+    let mut read = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&read).contains(text) {
+        let count = from.read(&mut byte).expect("it can be read");
+        assert_eq!(count, 1, "it ended after {:?}", String::from_utf8_lossy(&read));
+        read.push(byte[0]);
+    }
+    String::from_utf8(read).expect("the output is text")
+}
+
+/// The command lines of all processes with this mark. A zombie has neither command line nor environment.
+fn alive(mark: &str) -> Vec<String> {
+    let variable = format!("{MARK}={mark}");
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let processes = processes.flatten().filter_map(|process| {
+        let environment = std::fs::read(process.path().join("environ")).ok()?;
+        let marked = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
+        let command = std::fs::read(process.path().join("cmdline")).ok()?;
+        marked.then(|| String::from_utf8_lossy(&command).replace('\0', " "))
+    });
+    processes.collect()
+}

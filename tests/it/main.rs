@@ -1,0 +1,4 @@
+//! The real program, and the house as a whole. One binary: linking is what costs.
+
+mod cli;
+mod house;
