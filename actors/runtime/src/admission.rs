@@ -4,7 +4,7 @@
 //! its children at a time, past every limit; that child goes ahead of the queue. So a parent that waits for its child
 //! never deadlocks, also across providers.
 
-use crate::shared::IdHasher;
+use crate::index::IdHasher;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::BuildHasherDefault,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use subagents_seam::{
-    CancelCause, Content, DeadlineKind, Deadlines, DelegateError, Instant, Parent, RunId, StartError,
+    CancelCause, Content, DeadlineKind, Deadlines, DelegateError, Instant, Name, Parent, RunId, StartError,
     StartRequest, SubagentResult,
 };
 use tokio::{sync::watch, time::Sleep};
@@ -38,7 +38,7 @@ pub struct BatchBuilder {
     limit: NonZeroUsize,
     deadline: Option<Duration>,
     stop_on: StopOn,
-    label: Option<Arc<str>>,
+    label: Option<Name>,
     deadlines: Deadlines,
 }
 
@@ -76,7 +76,7 @@ impl BatchBuilder {
     }
 
     /// A label for each item; the item's index is added to it.
-    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+    pub fn label(mut self, label: impl Into<Name>) -> Self {
         self.label = Some(label.into());
         self
     }

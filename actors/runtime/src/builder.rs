@@ -140,7 +140,7 @@ impl ServiceBuilder {
             CancellationToken::new(),
         ));
         for name in known {
-            shared.log().send(Item::ProviderAdded(name));
+            shared.channel.send(|| Item::ProviderAdded(name));
         }
         let registry = Registry { shared: shared.clone() };
         match ActorRuntime::spawn_instant(None, registry, admission) {

@@ -19,30 +19,23 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
             AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
     time::Duration,
 };
 use subagents_seam::{
-    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, NodeId, Parent, Phase, Progress,
-    RunId, StartError, context::RunLink, parent::ParentParts,
+    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, Name, NodeId, Parent, Phase,
+    Progress, ResultError, RunId, StartError, SubagentResult, context::RunLink, parent::ParentParts,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 /// What a caller of a start is told.
 pub(crate) type StartReply = oneshot::Sender<Result<crate::SubagentRun, StartError>>;
 
+/// In the order of use: a sweep over the tree reads the first bytes of each, and nothing else of most.
+#[repr(C)]
 pub(crate) struct RunCore {
-    pub(crate) id: RunId,
-    pub(crate) seat: Seat,
-    pub(crate) parent: Place,
-    pub(crate) root: Arc<RootCore>,
-    pub(crate) provider: Arc<str>,
-    pub(crate) label: Option<Arc<str>>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) actor: OnceLock<ActorRef<RunMessage>>,
-    deadlines: Option<Box<Deadlines>>,
     /// Revision and state in one word, so that a look is whole without a lock.
     record: AtomicU64,
     /// When each phase began, in microseconds; written before the state that makes it readable.
@@ -51,20 +44,33 @@ pub(crate) struct RunCore {
     last_sign: AtomicU64,
     /// The ticket in the queue; 0 for none.
     ticket: AtomicU64,
+    id: RunId,
+    above: NodeId,
+    pub(crate) provider: Name,
+    pub(crate) label: Option<Name>,
+    live: OnceLock<Box<Live>>,
     borrowed: Flag,
     local: Flag,
+    taken_out: Flag,
     blank_is_fine: bool,
+    pub(crate) seat: Seat,
+
+    outcome: OnceLock<Stored>,
     cause: OnceLock<CancelCause>,
-    outcome: OnceLock<Settled>,
     leak: OnceLock<Arc<str>>,
     /// The code of the error that rejected the start.
     rejection: OnceLock<&'static str>,
-    live: OnceLock<Box<Live>>,
+    pub(crate) parent: Place,
+    pub(crate) root: Arc<RootCore>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) actor: OnceLock<ActorRef<RunMessage>>,
+    deadlines: Option<Box<Deadlines>>,
+    /// The run's own lock: a change of its state and what is sent of it are one.
     waiting: Mutex<Waiting>,
-    /// Told when the run was taken out: its slot is free and the place above knows.
-    gone: Notify,
-    taken_out: Flag,
 }
+
+/// The outcome, small: hardly any run has an error.
+type Stored = Result<Arc<SubagentResult>, Box<ResultError>>;
 
 #[derive(Default)]
 struct Waiting {
@@ -84,8 +90,8 @@ pub(crate) struct NewRun {
     pub(crate) parent: Place,
     pub(crate) seated: Seated,
     pub(crate) max_depth: Option<u32>,
-    pub(crate) provider: Arc<str>,
-    pub(crate) label: Option<Arc<str>>,
+    pub(crate) provider: Name,
+    pub(crate) label: Option<Name>,
     pub(crate) deadlines: Option<Box<Deadlines>>,
     pub(crate) blank_is_fine: bool,
 }
@@ -97,40 +103,43 @@ impl RunCore {
         let seat = Seat::new(ids.agent, above.depth + 1, max_depth, above.token.child_token());
         let root = parent.root().clone();
         Self {
-            id: ids.run,
-            seat,
-            parent,
-            root,
-            provider,
-            label,
-            actor: OnceLock::new(),
-            deadlines,
             record: AtomicU64::new(u64::from(State::QUEUED.bits())),
-            since: [
-                AtomicU64::new(ids.now),
-                AtomicU64::new(0),
-                AtomicU64::new(0),
-                AtomicU64::new(0),
-                AtomicU64::new(0),
-            ],
+            since: [ids.now, 0, 0, 0, 0].map(AtomicU64::new),
             last_sign: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
+            id: ids.run,
+            above: parent.node_id(),
+            provider,
+            label,
+            live: OnceLock::new(),
             borrowed: Flag::default(),
             local: Flag::default(),
+            taken_out: Flag::default(),
             blank_is_fine,
-            cause: OnceLock::new(),
+            seat,
             outcome: OnceLock::new(),
+            cause: OnceLock::new(),
             leak: OnceLock::new(),
             rejection: OnceLock::new(),
-            live: OnceLock::new(),
-            waiting: Mutex::new(Waiting { callers: None, seated: Some(seated) }),
-            gone: Notify::new(),
-            taken_out: Flag::default(),
+            parent,
+            root,
             shared,
+            actor: OnceLock::new(),
+            deadlines,
+            waiting: Mutex::new(Waiting { callers: None, seated: Some(seated) }),
         }
     }
 
     // ---- looking
+
+    pub(crate) fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The node above.
+    pub(crate) fn above(&self) -> NodeId {
+        self.above
+    }
 
     /// State and revision, of one moment.
     pub(crate) fn look(&self) -> (State, u64) {
@@ -173,8 +182,13 @@ impl RunCore {
         self.local.is_up()
     }
 
-    pub(crate) fn outcome(&self) -> Option<&Settled> {
-        self.outcome.get()
+    pub(crate) fn outcome(&self) -> Option<Settled> {
+        self.outcome.get().map(|stored| stored.clone().map_err(|error| *error))
+    }
+
+    /// The result, where there is one.
+    pub(crate) fn result(&self) -> Option<&SubagentResult> {
+        self.outcome.get().and_then(|stored| stored.as_deref().ok())
     }
 
     pub(crate) fn leak(&self) -> Option<&Arc<str>> {
@@ -218,7 +232,7 @@ impl RunCore {
     fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
         // The end of the driver is rarely the end of the run: it needs no time of its own.
         let read = (input != Input::DriverDone).then(|| self.shared.clock.now());
-        let mut log = self.shared.log();
+        let guard = self.waiting();
         let before = self.state();
         let (state, effect) = run::step(before, input);
         if state == before {
@@ -228,7 +242,7 @@ impl RunCore {
             && let Some(outcome) = outcome
         {
             // First the outcome, then the state that says it is there.
-            let _ = self.outcome.set(outcome);
+            let _ = self.outcome.set(outcome.map_err(Box::new));
         }
         let phase = state.phase();
         if phase == before.phase() {
@@ -239,17 +253,20 @@ impl RunCore {
         }
         let at = read.unwrap_or_else(|| self.shared.clock.now());
         self.since[phase as usize].store(at, Release);
-        let revision = log.next();
-        self.record.store(pack(state, revision), Release);
-        let scoped = self.parent.seat().scoped.get();
-        if scoped.is_some() || log.wants() {
-            let item = Item::Run { core: self.clone(), state, effect, revision, at };
-            if let Some(scoped) = scoped {
-                scoped.send(item.clone());
-            }
-            log.send(item);
-        }
+        self.tell(state, effect, at, &guard);
         effect
+    }
+
+    /// Stores a state with a revision of its own and sends it.
+    fn tell(self: &Arc<Self>, state: State, effect: Effect, at: u64, _locked: &WaitingGuard<'_>) {
+        let channel = &self.shared.channel;
+        let revision = channel.next();
+        self.record.store(pack(state, revision), SeqCst);
+        let item = || Item::Run { core: self.clone(), state, effect, revision, at };
+        if let Some(scoped) = self.parent.seat().scoped.get() {
+            scoped.send(item());
+        }
+        channel.send(item);
     }
 
     pub(crate) fn set_ticket(&self, ticket: u64) {
@@ -268,19 +285,9 @@ impl RunCore {
 
     /// Shows an unchanged state to listeners, with a revision of its own.
     pub(crate) fn announce(self: &Arc<Self>) {
-        let mut log = self.shared.log();
-        let (state, _) = self.look();
-        let revision = log.next();
-        self.record.store(pack(state, revision), Release);
-        let scoped = self.parent.seat().scoped.get();
-        if scoped.is_some() || log.wants() {
-            let at = self.since(state.phase());
-            let item = Item::Run { core: self.clone(), state, effect: Effect::Changed, revision, at };
-            if let Some(scoped) = scoped {
-                scoped.send(item.clone());
-            }
-            log.send(item);
-        }
+        let guard = self.waiting();
+        let state = self.state();
+        self.tell(state, Effect::Changed, self.since(state.phase()), &guard);
     }
 
     pub(crate) fn admit(self: &Arc<Self>, borrowed: bool) {
@@ -306,7 +313,7 @@ impl RunCore {
         self.seat.end();
         self.seat.token.cancel();
         if effect == Effect::Ended
-            && let Some(outcome) = self.outcome.get()
+            && let Some(outcome) = self.outcome()
         {
             for waiter in self.waiting().take(|callers| std::mem::take(&mut callers.settled)) {
                 let _ = waiter.send(outcome.clone());
@@ -351,7 +358,7 @@ impl RunCore {
         // Gone child-first: the place above may go only now.
         drop(seated);
         self.taken_out.set(true);
-        self.gone.notify_waiters();
+        self.seat.wake();
         if let Some(live) = self.live.get() {
             live.wake();
         }
@@ -418,9 +425,9 @@ impl RunCore {
     /// Answers when the run has settled: at once, or later.
     pub(crate) fn await_settled(&self, waiter: oneshot::Sender<Settled>) {
         let mut waiting = self.waiting();
-        match self.outcome.get() {
+        match self.outcome() {
             Some(outcome) => {
-                let _ = waiter.send(outcome.clone());
+                let _ = waiter.send(outcome);
             }
             // Nobody will settle what is gone; the waiter is dropped and asks again.
             None if self.is_gone() => {}
@@ -431,7 +438,7 @@ impl RunCore {
     /// Completes when nothing of the run is left. Cancel-safe.
     pub(crate) async fn gone(&self) {
         while !self.is_taken_out() {
-            let gone = self.gone.notified();
+            let gone = self.seat.changed();
             if self.is_taken_out() {
                 return;
             }
@@ -483,7 +490,7 @@ impl RunLink for RunCore {
         self.seat.agent
     }
 
-    fn provider(&self) -> &Arc<str> {
+    fn provider(&self) -> &Name {
         &self.provider
     }
 

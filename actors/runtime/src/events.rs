@@ -4,55 +4,73 @@ use crate::{
     core::RunCore,
     run::{Effect, State},
     seat::{Place, RootCore},
-    settlement::Settled,
     shared::Shared,
     tree,
 };
+use arc_swap::ArcSwapOption;
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence},
+    },
 };
-use subagents_seam::{Event, Node, Parent, RunEndInfo, RunInfo, StopReason};
+use subagents_seam::{
+    Event, Name, Node, NodeChange, Parent, RunEndInfo, RunInfo, StopReason, SubagentResult,
+    event::{Moment, NodeSource},
+};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// The sequence of changes and the channel they go out on; both under one lock, so that what is sent is in order.
-pub(crate) struct Log {
-    sequence: u64,
+/// The channel, and the sequence that numbers every change.
+///
+/// What is sent for one run is sent under that run's own lock, so its order is right; between runs there is none to
+/// keep, since a revision is only ever compared with another of the same node.
+pub(crate) struct Channel {
+    sequence: AtomicU64,
     /// Taken away when the service ends, so that listeners see the end.
-    sender: Option<broadcast::Sender<Item>>,
+    sender: ArcSwapOption<broadcast::Sender<Item>>,
+    /// A change is stored before this is read, and a listener counted before it copies: one of the two sees the other.
+    listeners: AtomicUsize,
     capacity: usize,
 }
 
-impl Log {
+impl Channel {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { sequence: 0, sender: Some(broadcast::channel(capacity).0), capacity }
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-
-    pub(crate) fn send(&mut self, item: Item) {
-        if let Some(sender) = &self.sender
-            && sender.receiver_count() > 0
-        {
-            // An error says that the last listener left in between.
-            let _ = sender.send(item);
+        Self {
+            sequence: AtomicU64::new(0),
+            sender: ArcSwapOption::from_pointee(broadcast::channel(capacity).0),
+            listeners: AtomicUsize::new(0),
+            capacity,
         }
     }
 
-    pub(crate) fn wants(&self) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.receiver_count() > 0)
+    pub(crate) fn next(&self) -> u64 {
+        self.sequence.fetch_add(1, SeqCst) + 1
     }
 
-    pub(crate) fn end(&mut self) {
-        self.sender = None;
+    /// Sends what `item` makes, if anybody listens.
+    pub(crate) fn send(&self, item: impl FnOnce() -> Item) {
+        if self.listeners.load(SeqCst) > 0
+            && let Some(sender) = &*self.sender.load()
+        {
+            // An error says that the last listener left in between.
+            let _ = sender.send(item());
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.sender.store(None);
     }
 
     fn subscribe(&self) -> Option<broadcast::Receiver<Item>> {
-        self.sender.as_ref().map(broadcast::Sender::subscribe)
+        self.listeners.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        self.sender.load().as_ref().map(|sender| sender.subscribe())
+    }
+
+    fn unsubscribe(&self) {
+        self.listeners.fetch_sub(1, SeqCst);
     }
 }
 
@@ -78,11 +96,11 @@ impl ScopedEvents {
 /// One item on the channel: small, and rendered by whoever listens.
 #[derive(Clone)]
 pub(crate) enum Item {
-    ProviderAdded(Arc<str>),
-    ProviderRemoved(Arc<str>),
+    ProviderAdded(Name),
+    ProviderRemoved(Name),
     Root { root: Arc<RootCore>, revision: u64, gone: bool },
     Run { core: Arc<RunCore>, state: State, effect: Effect, revision: u64, at: u64 },
-    Node(Box<Node>),
+    Node(Arc<Node>),
 }
 
 impl Item {
@@ -91,12 +109,16 @@ impl Item {
         match self {
             Self::ProviderAdded(name) => into.push_back(Event::ProviderAdded { name }),
             Self::ProviderRemoved(name) => into.push_back(Event::ProviderRemoved { name }),
-            Self::Node(node) => into.push_back(Event::NodeChanged(node)),
+            Self::Node(node) => {
+                let moment = Moment { revision: node.revision, state: 0, at: 0 };
+                into.push_back(Event::NodeChanged(NodeChange::new(node.id, moment, node)));
+            }
             Self::Root { root, revision, gone: true } => {
                 into.push_back(Event::NodeGone { id: root.seat.agent.into(), revision });
             }
             Self::Root { root, revision, gone: false } => {
-                into.push_back(Event::NodeChanged(Box::new(tree::root_node(&root, revision))));
+                let moment = Moment { revision, state: 0, at: 0 };
+                into.push_back(Event::NodeChanged(NodeChange::new(root.seat.agent.into(), moment, root)));
             }
             Self::Run { core, state, effect, revision, at } => {
                 match effect {
@@ -106,26 +128,37 @@ impl Item {
                         if let Some(process) = core.process_id() {
                             into.push_back(Event::NodeGone { id: process, revision });
                         }
-                        into.push_back(Event::NodeGone { id: core.id.into(), revision });
+                        into.push_back(Event::NodeGone { id: core.id().into(), revision });
                         return;
                     }
                     Effect::Nothing | Effect::Changed | Effect::Rejected => {}
                 }
-                into.push_back(Event::NodeChanged(Box::new(tree::run_node_at(&core, state, revision, at))));
+                let moment = Moment { revision, state: state.bits(), at };
+                into.push_back(Event::NodeChanged(NodeChange::new(core.id().into(), moment, core)));
             }
         }
     }
 }
 
+impl NodeSource for RunCore {
+    fn render(&self, moment: &Moment) -> Node {
+        tree::run_node_at(self, State::from_bits(moment.state), moment.revision, moment.at)
+    }
+}
+
+impl NodeSource for RootCore {
+    fn render(&self, moment: &Moment) -> Node {
+        tree::root_node(self, moment.revision)
+    }
+}
+
 fn info(core: &RunCore) -> RunInfo {
-    RunInfo::new(core.id, core.provider.clone(), core.seat.agent, core.is_local())
+    RunInfo::new(core.id(), core.provider.clone(), core.seat.agent, core.is_local())
 }
 
 fn end_info(core: &RunCore) -> RunEndInfo {
-    let (stop_reason, message) = match core.outcome() {
-        Some(Settled::Ok(result)) => (result.stop_reason.clone(), result.last_assistant_message().cloned()),
-        Some(Settled::Err(_)) | None => (StopReason::Error, None),
-    };
+    let stop_reason = core.result().map_or(StopReason::Error, |result| result.stop_reason.clone());
+    let message = core.result().and_then(SubagentResult::last_assistant_message).cloned();
     RunEndInfo::new(info(core), stop_reason, message)
 }
 
@@ -154,7 +187,7 @@ pub struct EventStream {
 
 impl EventStream {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let receiver = shared.log().subscribe();
+        let receiver = shared.channel.subscribe();
         Self { shared, receiver, pending: VecDeque::new() }
     }
 
@@ -165,14 +198,16 @@ impl EventStream {
     pub fn of(mut self, parent: &Parent) -> Self {
         self.pending.clear();
         self.receiver = Place::of(parent, &self.shared).and_then(|place| {
-            // Under the log's lock, so that the end of the service cannot slip between.
-            let log = self.shared.log();
-            log.sender.as_ref()?;
-            let scoped = place
-                .seat()
-                .scoped
-                .get_or_init(|| Box::new(ScopedEvents(Mutex::new(Some(broadcast::channel(log.capacity).0)))));
-            scoped.sender().as_ref().map(broadcast::Sender::subscribe)
+            let scoped = place.seat().scoped.get_or_init(|| {
+                let sender = broadcast::channel(self.shared.channel.capacity).0;
+                Box::new(ScopedEvents(Mutex::new(Some(sender))))
+            });
+            let receiver = scoped.sender().as_ref().map(broadcast::Sender::subscribe);
+            if self.shared.channel.sender.load().is_none() {
+                // The service ended meanwhile, and may not have seen this channel.
+                scoped.end();
+            }
+            receiver
         });
         self
     }
@@ -212,6 +247,12 @@ impl EventStream {
                 }
             }
         }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.shared.channel.unsubscribe();
     }
 }
 

@@ -38,7 +38,7 @@ impl Starting {
         core: Arc<RunCore>,
         reply: oneshot::Receiver<Result<SubagentRun, StartError>>,
     ) -> Self {
-        Self { id: core.id, pending: Pending::Asked { core: Some(core), reply } }
+        Self { id: core.id(), pending: Pending::Asked { core: Some(core), reply } }
     }
 
     /// The id of the run to be. It is in the tree, as queued or starting, once the registry has seen it.
@@ -184,7 +184,7 @@ impl Drop for SubagentRun {
     fn drop(&mut self) {
         let core = &self.watcher.core;
         if self.armed && !core.state().is_settled() && !core.seat.token.is_cancelled() {
-            tracing::warn!(run = %core.id, provider = %core.provider, "a run was dropped before it settled and is cancelled");
+            tracing::warn!(run = %core.id(), provider = %core.provider, "a run was dropped before it settled and is cancelled");
             core.request_cancel(CancelCause::Dropped);
         }
     }
@@ -205,7 +205,7 @@ pub struct RunWatcher {
 impl RunWatcher {
     /// The run.
     pub fn id(&self) -> RunId {
-        self.core.id
+        self.core.id()
     }
 
     /// The child.
@@ -291,7 +291,7 @@ async fn settled(core: &RunCore) -> Settled {
     // record takes the waiter itself.
     for actor in [core.actor.get(), None] {
         if let Some(outcome) = core.outcome() {
-            return outcome.clone();
+            return outcome;
         }
         let (waiter, answer) = oneshot::channel();
         match actor {
@@ -303,5 +303,5 @@ async fn settled(core: &RunCore) -> Settled {
             return outcome;
         }
     }
-    core.outcome().cloned().unwrap_or(Err(ResultError::RuntimeGone))
+    core.outcome().unwrap_or(Err(ResultError::RuntimeGone))
 }

@@ -76,7 +76,7 @@ impl Kept {
         let ring = self.ring();
         match &ring.ended {
             Some(ended) => ended.iter().find(|(node, _)| node.id == run.into())?.1.clone(),
-            None => ring.runs.iter().find(|core| core.id == run)?.outcome().cloned(),
+            None => ring.runs.iter().find(|core| core.id() == run)?.outcome(),
         }
     }
 
@@ -88,8 +88,7 @@ impl Kept {
                 return;
             }
             let runs = std::mem::take(&mut ring.runs);
-            ring.ended =
-                Some(runs.iter().map(|core| (tree::run_node(core), core.outcome().cloned())).collect());
+            ring.ended = Some(runs.iter().map(|core| (tree::run_node(core), core.outcome())).collect());
             runs
         };
         drop(runs);

@@ -49,6 +49,7 @@ mod core;
 mod driver;
 mod events;
 mod handle;
+mod index;
 mod kept;
 mod lineage;
 mod progress;

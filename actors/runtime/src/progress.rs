@@ -216,7 +216,7 @@ impl ProgressStream {
 
 impl fmt::Debug for ProgressStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProgressStream").field("run", &self.core.id).finish_non_exhaustive()
+        f.debug_struct("ProgressStream").field("run", &self.core.id()).finish_non_exhaustive()
     }
 }
 

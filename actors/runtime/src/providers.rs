@@ -1,10 +1,6 @@
 //! The table of providers: read by every start without a lock, written by few.
 
-use crate::{
-    admission::LaneId,
-    events::Item,
-    shared::{IdHasher, Shared},
-};
+use crate::{admission::LaneId, events::Item, index::IdHasher, shared::Shared};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use std::{
@@ -12,11 +8,11 @@ use std::{
     hash::BuildHasherDefault,
     sync::{Arc, Mutex, PoisonError},
 };
-use subagents_seam::{Capabilities, DynProvider, RegisterError};
+use subagents_seam::{Capabilities, DynProvider, Name, RegisterError};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Name,
     pub(crate) provider: DynProvider,
     pub(crate) capabilities: Capabilities,
     pub(crate) blank_is_fine: bool,
@@ -26,7 +22,7 @@ pub(crate) struct Entry {
 }
 
 /// Insertion order is the order of the list (SPEC 2.1, 23.9).
-pub(crate) type Table = IndexMap<Arc<str>, Entry, BuildHasherDefault<IdHasher>>;
+pub(crate) type Table = IndexMap<Name, Entry, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Providers {
@@ -39,7 +35,7 @@ impl Providers {
         self.table.load()
     }
 
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+    pub(crate) fn names(&self) -> Vec<Name> {
         self.table.load().keys().cloned().collect()
     }
 
@@ -49,10 +45,10 @@ impl Providers {
         name: &str,
         provider: DynProvider,
         lane: LaneId,
-        then: impl FnOnce(&Arc<str>),
-    ) -> Result<(Arc<str>, u64), RegisterError> {
+        then: impl FnOnce(&Name),
+    ) -> Result<(Name, u64), RegisterError> {
         check_name(name)?;
-        let name: Arc<str> = name.into();
+        let name: Name = name.into();
         let mut generation = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&self.table.load());
         if table.contains_key(&name) {
@@ -74,7 +70,7 @@ impl Providers {
     }
 
     /// Removes exactly this registration, and runs `then` if it was still there.
-    fn remove(&self, name: &Arc<str>, generation: u64, then: impl FnOnce()) {
+    fn remove(&self, name: &Name, generation: u64, then: impl FnOnce()) {
         let _writing = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&self.table.load());
         if table.get(name).is_none_or(|entry| entry.generation != generation) {
@@ -103,17 +99,17 @@ fn check_name(name: &str) -> Result<(), RegisterError> {
 #[must_use = "dropping a registration ends it"]
 pub struct Registration {
     shared: Arc<Shared>,
-    name: Arc<str>,
+    name: Name,
     generation: u64,
 }
 
 impl Registration {
-    pub(crate) fn new(shared: Arc<Shared>, name: Arc<str>, generation: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, name: Name, generation: u64) -> Self {
         Self { shared, name, generation }
     }
 
     /// The provider's name.
-    pub fn name(&self) -> &Arc<str> {
+    pub fn name(&self) -> &Name {
         &self.name
     }
 }
@@ -121,7 +117,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.shared.providers.remove(&self.name, self.generation, || {
-            self.shared.log().send(Item::ProviderRemoved(self.name.clone()));
+            self.shared.channel.send(|| Item::ProviderRemoved(self.name.clone()));
         });
     }
 }

@@ -5,10 +5,11 @@ use crate::{
     admission::{Admission, Admitted, LaneId, Submission},
     core::RunCore,
     driver::Assignment,
+    index::IdHasher,
     run::Effect,
     run_actor::RunActor,
     settlement::Ending,
-    shared::{IdHasher, Shared, Standing},
+    shared::{Shared, Standing},
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc};
@@ -46,8 +47,7 @@ impl Drop for Registry {
             shared.drain(CancelCause::OwnerLost);
             shared.advance(Standing::Failed);
             tracing::error!(live = shared.live(), "the registry failed; every run of the service ends");
-            let runs: Vec<_> = shared.runs.iter().map(|run| run.value().clone()).collect();
-            for core in runs {
+            for core in shared.runs.all() {
                 core.cancel(CancelCause::OwnerLost);
                 if core.state().is_published() {
                     core.settle(Ending::Lost);
@@ -148,13 +148,13 @@ impl Registry {
         if self.shared.standing() != Standing::Open {
             return refuse(&core, assignment, StartError::Draining);
         }
-        match state.admission.submit(core.id, lane, core.parent.run_id()) {
+        match state.admission.submit(core.id(), lane, core.parent.run_id()) {
             Submission::Free | Submission::Admitted { borrowed: false } => {}
             Submission::Admitted { borrowed: true } => core.set_borrowed(),
             Submission::Queued { ticket } => {
                 let (permit, permitted) = oneshot::channel();
                 assignment.request.permit = Some(permitted);
-                state.permits.insert(core.id, permit);
+                state.permits.insert(core.id(), permit);
                 core.set_ticket(ticket);
             }
             Submission::Full { queued, active } => {
@@ -172,7 +172,7 @@ impl Registry {
             }
             Err(error) => {
                 // The actor's guard has rejected the start; only the actor's own end is missing.
-                tracing::error!(run = %core.id, %error, "a run actor did not start");
+                tracing::error!(run = %core.id(), %error, "a run actor did not start");
                 if core.actor_done() == Effect::Gone {
                     Self::farewell(&core, state);
                 }
@@ -182,9 +182,9 @@ impl Registry {
 
     fn farewell(core: &Arc<RunCore>, state: &mut State) {
         if core.ticket().is_some() {
-            state.permits.remove(&core.id);
+            state.permits.remove(&core.id());
         }
-        let mut admitted = state.admission.leave(core.id);
+        let mut admitted = state.admission.leave(core.id());
         while let Some(Admitted { run, borrowed }) = admitted.pop() {
             let taken = state.permits.remove(&run).is_some_and(|permit| permit.send(borrowed).is_ok());
             if !taken {

@@ -86,7 +86,7 @@ impl RunActor {
             let guard = DriverGuard::new(core.clone(), reply);
             let span = tracing::info_span!(
                 "subagent.run",
-                run = %core.id,
+                run = %core.id(),
                 agent = %core.seat.agent,
                 provider = %core.provider,
                 depth = core.seat.depth,
@@ -101,7 +101,7 @@ impl RunActor {
                 tracker.spawn(
                     async move {
                         driver.await;
-                        if let Some(Ok(result)) = core.outcome() {
+                        if let Some(result) = core.result() {
                             tracing::Span::current().record("stop_reason", result.stop_reason.as_str());
                         }
                     }

@@ -15,21 +15,25 @@ use std::{
     },
 };
 use subagents_seam::{
-    AgentId, CancelCause, CancellationToken, Epoch, NodeId, Parent, RunId, StartError, parent::ParentParts,
+    AgentId, CancelCause, CancellationToken, Epoch, Name, NodeId, Parent, RunId, StartError,
+    parent::ParentParts,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
+/// In the order of use, as the record of a run that it is part of.
+#[repr(C)]
 pub(crate) struct Seat {
     pub(crate) agent: AgentId,
     pub(crate) depth: u32,
+    /// Set when nothing more may start below.
+    ended: AtomicBool,
     /// The smallest cap of this place and of all above it.
     pub(crate) max_depth: Option<u32>,
     pub(crate) token: CancellationToken,
-    /// Set when nothing more may start below.
-    ended: AtomicBool,
     /// Runs below that are not gone yet.
     children: AtomicUsize,
-    childless: Notify,
+    /// Told when the last run below is gone, and when a run that sits here is.
+    changed: Notify,
     /// Made when somebody asks for the events of this parent alone.
     pub(crate) scoped: OnceLock<Box<ScopedEvents>>,
 }
@@ -43,7 +47,7 @@ impl Seat {
             token,
             ended: AtomicBool::new(false),
             children: AtomicUsize::new(0),
-            childless: Notify::new(),
+            changed: Notify::new(),
             scoped: OnceLock::new(),
         }
     }
@@ -60,10 +64,18 @@ impl Seat {
         self.children.load(SeqCst)
     }
 
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
     /// Completes when no run below is left. Cancel-safe.
     pub(crate) async fn childless(&self) {
         while self.children() > 0 {
-            let emptied = self.childless.notified();
+            let emptied = self.changed();
             if self.children() == 0 {
                 return;
             }
@@ -77,7 +89,7 @@ pub(crate) struct RootCore {
     pub(crate) seat: Seat,
     pub(crate) epoch: Epoch,
     pub(crate) cwd: Arc<Path>,
-    pub(crate) label: Arc<str>,
+    pub(crate) label: Name,
     pub(crate) created: u64,
     pub(crate) revision: AtomicU64,
     pub(crate) cause: OnceLock<CancelCause>,
@@ -91,7 +103,7 @@ impl RootCore {
         Self {
             seat,
             epoch,
-            label: cwd.to_string_lossy().into(),
+            label: cwd.to_string_lossy().into_owned().into(),
             cwd,
             created,
             revision: AtomicU64::new(0),
@@ -180,14 +192,14 @@ impl Place {
     pub(crate) fn node_id(&self) -> NodeId {
         match self {
             Self::Root(root) => root.seat.agent.into(),
-            Self::Run(run) => run.id.into(),
+            Self::Run(run) => run.id().into(),
         }
     }
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
         match self {
             Self::Root(_) => None,
-            Self::Run(run) => Some(run.id),
+            Self::Run(run) => Some(run.id()),
         }
     }
 
@@ -235,7 +247,7 @@ impl Drop for Seated {
     fn drop(&mut self) {
         let seat = self.place.seat();
         if seat.children.fetch_sub(1, SeqCst) == 1 {
-            seat.childless.notify_waiters();
+            seat.wake();
             if let Place::Root(root) = &self.place
                 && seat.is_ended()
             {

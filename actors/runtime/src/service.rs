@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 use subagents_seam::{
-    CancelCause, CancellationToken, Capabilities, DelegateError, DynProvider, Instant, LocalAgent, Parent,
-    RegisterError, ResultError, RootError, RunId, StartError, StartRequest, SubagentResult, Tree,
+    CancelCause, CancellationToken, Capabilities, DelegateError, DynProvider, Instant, LocalAgent, Name,
+    Parent, RegisterError, ResultError, RootError, RunId, StartError, StartRequest, SubagentResult, Tree,
 };
 use tokio::sync::oneshot;
 
@@ -101,13 +101,13 @@ impl SubagentService {
         let shared = self.shared();
         let (name, generation) =
             shared.providers.add(name, provider.into(), self.owner.unlimited, |name| {
-                shared.log().send(Item::ProviderAdded(name.clone()));
+                shared.channel.send(|| Item::ProviderAdded(name.clone()));
             })?;
         Ok(Registration::new(shared.clone(), name, generation))
     }
 
     /// The names of the providers, in the order of registration (SPEC 2.1).
-    pub fn providers(&self) -> Vec<Arc<str>> {
+    pub fn providers(&self) -> Vec<Name> {
         self.shared().providers.names()
     }
 
@@ -215,7 +215,7 @@ impl SubagentService {
 
     /// Cancels one run by its id, from anywhere. False where no such run lives.
     pub fn cancel(&self, run: RunId, cause: CancelCause) -> bool {
-        let core = self.shared().runs.get(&run).map(|run| run.value().clone());
+        let core = self.shared().runs.get(run);
         core.inspect(|core| core.request_cancel(cause)).is_some()
     }
 
@@ -240,7 +240,7 @@ impl SubagentService {
 
     /// The outcome of a run that lives and has settled, or is gone and still remembered.
     pub fn outcome(&self, run: RunId) -> Option<Result<Arc<SubagentResult>, ResultError>> {
-        let live = self.shared().runs.get(&run).and_then(|core| core.outcome().cloned());
+        let live = self.shared().runs.get(run).and_then(|core| core.outcome());
         live.or_else(|| self.shared().kept.outcome(run))
     }
 
@@ -252,7 +252,7 @@ impl SubagentService {
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let shared = self.shared().clone();
         let begun = Instant::now();
-        let alive: Vec<Arc<RunCore>> = shared.runs.iter().map(|run| run.value().clone()).collect();
+        let alive = shared.runs.all();
         close(&shared, CancelCause::Shutdown);
         let work = shared.tracker.spawn({
             let shared = shared.clone();
@@ -265,10 +265,10 @@ impl SubagentService {
                 // What was killed is told apart from what may be left.
                 let what = core.leak().filter(|what| ***what != *CUT_SHORT).cloned();
                 let what = what.or_else(|| (!core.is_gone()).then(|| "its task does not end".into()));
-                what.map(|what| (core.id, what))
+                what.map(|what| (core.id(), what))
             })
             .collect();
-        let killed = killed.iter().filter(|id| alive.iter().any(|core| core.id == **id)).count();
+        let killed = killed.iter().filter(|id| alive.iter().any(|core| core.id() == **id)).count();
         ShutdownReport { settled: alive.len() - killed, killed, leaked, elapsed: begun.elapsed() }
     }
 
@@ -302,7 +302,7 @@ async fn wind_down(shared: &Arc<Shared>, grace: Duration) -> HashSet<RunId> {
     if tokio::time::timeout(grace, shared.until(ended)).await.is_ok() {
         return HashSet::new();
     }
-    let killed = shared.runs.iter().map(|run| *run.key()).collect();
+    let killed = shared.runs.all().iter().map(|core| core.id()).collect();
     shared.tell(RegistryMessage::KillAll);
     let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
     killed

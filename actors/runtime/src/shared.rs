@@ -3,7 +3,8 @@
 use crate::{
     clock::Clock,
     core::RunCore,
-    events::{Item, Log},
+    events::{Channel, Item},
+    index::{IdHasher, Index},
     kept::Kept,
     providers::Providers,
     registry::RegistryMessage,
@@ -12,9 +13,9 @@ use crate::{
 use dashmap::DashMap;
 use ractor::ActorRef;
 use std::{
-    hash::{BuildHasherDefault, Hasher},
+    hash::BuildHasherDefault,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{
             AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
@@ -45,11 +46,11 @@ pub(crate) struct Shared {
     pub(crate) token: CancellationToken,
     pub(crate) tracker: TaskTracker,
     pub(crate) providers: Providers,
-    pub(crate) runs: DashMap<RunId, Arc<RunCore>, BuildHasherDefault<IdHasher>>,
+    pub(crate) runs: Index,
     pub(crate) roots: DashMap<AgentId, Arc<RootCore>, BuildHasherDefault<IdHasher>>,
     pub(crate) kept: Kept,
     pub(crate) registry: OnceLock<ActorRef<RegistryMessage>>,
-    log: Mutex<Log>,
+    pub(crate) channel: Channel,
     standing: AtomicU8,
     closing_cause: OnceLock<CancelCause>,
     /// Runs that are not gone.
@@ -82,23 +83,17 @@ impl Shared {
             token,
             tracker: TaskTracker::new(),
             providers,
-            runs: DashMap::default(),
+            runs: Index::default(),
             roots: DashMap::default(),
             kept,
             registry: OnceLock::new(),
-            log: Mutex::new(Log::new(event_capacity)),
+            channel: Channel::new(event_capacity),
             standing: AtomicU8::new(Standing::Open as u8),
             closing_cause: OnceLock::new(),
             live: AtomicUsize::new(0),
             minted: AtomicU64::new(0),
             changed: Notify::new(),
         }
-    }
-
-    /// The log's lock. It covers sequence, state and send together, is held for a few instructions and never across
-    /// an await. Nothing that runs under it can panic, so a poisoned one is still whole.
-    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -149,12 +144,12 @@ impl Shared {
 
     pub(crate) fn enter(&self, core: &Arc<RunCore>) {
         self.live.fetch_add(1, AcqRel);
-        self.runs.insert(core.id, core.clone());
+        self.runs.insert(core);
     }
 
     /// Takes a gone run out; true for the first to do so.
     pub(crate) fn take_out(&self, core: &RunCore) -> bool {
-        self.runs.remove(&core.id).is_some()
+        self.runs.remove(core.id())
     }
 
     /// One live run less; for whoever took it out.
@@ -176,7 +171,7 @@ impl Shared {
             }
         }
         self.kept.end();
-        self.log().end();
+        self.channel.end();
     }
 
     /// Completes when `reached` holds. It is asked after each change of the standing, and when the last run is gone
@@ -193,17 +188,15 @@ impl Shared {
 
     pub(crate) fn add_root(&self, root: &Arc<RootCore>) {
         self.roots.insert(root.seat.agent, root.clone());
-        let mut log = self.log();
-        let revision = log.next();
+        let revision = self.channel.next();
         root.revision.store(revision, SeqCst);
-        log.send(Item::Root { root: root.clone(), revision, gone: false });
+        self.channel.send(|| Item::Root { root: root.clone(), revision, gone: false });
     }
 
     pub(crate) fn remove_root(&self, root: &Arc<RootCore>) {
         if self.roots.remove(&root.seat.agent).is_some() {
-            let mut log = self.log();
-            let revision = log.next();
-            log.send(Item::Root { root: root.clone(), revision, gone: true });
+            let revision = self.channel.next();
+            self.channel.send(|| Item::Root { root: root.clone(), revision, gone: true });
         }
     }
 }
@@ -214,29 +207,4 @@ pub(crate) struct Ids {
     pub(crate) now: u64,
     pub(crate) run: RunId,
     pub(crate) agent: AgentId,
-}
-
-/// The ids are random where it counts: their last bytes are a hash already.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.rchunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    // The length prefix of a byte slice says nothing here.
-    fn write_usize(&mut self, _: usize) {}
 }

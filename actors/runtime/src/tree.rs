@@ -3,12 +3,12 @@
 use crate::{
     core::RunCore,
     events::Item,
-    progress::Process,
+    progress::{Live, Process},
     run::State,
     seat::RootCore,
     shared::{Shared, Standing},
 };
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, atomic::Ordering::Acquire};
 use subagents_seam::{Node, NodeKind, Phase, StopReason, Tree, Wait};
 
 pub(crate) fn snapshot(shared: &Shared) -> Tree {
@@ -16,17 +16,17 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
     let mut nodes = Vec::with_capacity(1 + shared.roots.len() + shared.runs.len());
     nodes.push(service_node(shared));
     nodes.extend(shared.roots.iter().map(|root| root_node(&root, root.revision.load(Acquire))));
-    for core in &shared.runs {
+    shared.runs.for_each(|core| {
         let (state, revision) = core.look();
         // One without a revision is on its way in and was announced to nobody.
         if revision == 0 || state.phase() == Phase::Gone {
-            continue;
+            return;
         }
-        nodes.push(run_node_at(&core, state, revision, core.since(state.phase())));
-        if let Some(process) = core.live().and_then(crate::progress::Live::process) {
-            nodes.push(process_node(&core, &process));
+        nodes.push(run_node_at(core, state, revision, core.since(state.phase())));
+        if let Some(process) = core.live().and_then(Live::process) {
+            nodes.push(process_node(core, &process));
         }
-    }
+    });
     let (gone, forgotten) = shared.kept.nodes(now);
     Tree::new(shared.clock.stamp(now), nodes, gone, forgotten)
 }
@@ -63,7 +63,7 @@ pub(crate) fn run_node(core: &RunCore) -> Node {
 pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u64) -> Node {
     let clock = &core.shared.clock;
     let phase = state.phase();
-    let mut node = Node::new(core.id.into(), Some(core.parent.node_id()), NodeKind::Run);
+    let mut node = Node::new(core.id().into(), Some(core.above()), NodeKind::Run);
     node.depth = core.seat.depth;
     node.label.clone_from(&core.label);
     node.provider = Some(core.provider.clone());
@@ -74,13 +74,13 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
     node.revision = revision;
     node.last_progress = core.last_sign().map(|at| clock.stamp(at));
     let live = core.live();
-    node.usage = live.and_then(crate::progress::Live::usage);
+    node.usage = live.and_then(Live::usage);
     let mut wait_since = since;
     node.wait = match phase {
         Phase::Queued => core.ticket().map(Wait::Slot),
         Phase::Starting => Some(Wait::Start),
         Phase::Closing => Some(Wait::Close),
-        Phase::Running => Some(match live.and_then(crate::progress::Live::wait) {
+        Phase::Running => Some(match live.and_then(Live::wait) {
             Some((wait, at)) => {
                 wait_since = at;
                 wait
@@ -94,13 +94,9 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
         node.borrowed = core.is_borrowed();
     }
     if state.is_settled() && state.is_published() {
-        node.stop_reason = core.outcome().map(|outcome| match outcome {
-            Ok(result) => result.stop_reason.clone(),
-            Err(_) => StopReason::Error,
-        });
-        if let Some(Ok(result)) = core.outcome()
-            && let Some(usage) = &result.usage
-        {
+        // An error of the wait is told as `error`.
+        node.stop_reason = Some(core.result().map_or(StopReason::Error, |result| result.stop_reason.clone()));
+        if let Some(usage) = core.result().and_then(|result| result.usage.as_ref()) {
             node.usage = Some(Box::new(usage.clone()));
         }
     }
@@ -112,9 +108,9 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
 }
 
 fn process_node(core: &RunCore, process: &Process) -> Node {
-    let mut node = Node::new(process.node, Some(core.id.into()), NodeKind::Process);
+    let mut node = Node::new(process.node, Some(core.id().into()), NodeKind::Process);
     node.depth = core.seat.depth;
-    node.label = Some(process.program.clone());
+    node.label = Some((&*process.program).into());
     node.pid = Some(process.pid);
     node.created = core.shared.clock.stamp(process.since);
     node.since = node.created;
@@ -124,15 +120,11 @@ fn process_node(core: &RunCore, process: &Process) -> Node {
 
 /// Shows a process that a child has just reported.
 pub(crate) fn announce_process(core: &RunCore, process: &Process) {
-    let mut log = core.shared.log();
-    let revision = log.next();
+    let revision = core.shared.channel.next();
     core.live_or_new().set_process_revision(revision);
-    let scoped = core.parent.seat().scoped.get();
-    if scoped.is_some() || log.wants() {
-        let item = Item::Node(Box::new(process_node(core, &Process { revision, ..process.clone() })));
-        if let Some(scoped) = scoped {
-            scoped.send(item.clone());
-        }
-        log.send(item);
+    let node = Arc::new(process_node(core, &Process { revision, ..process.clone() }));
+    if let Some(scoped) = core.parent.seat().scoped.get() {
+        scoped.send(Item::Node(node.clone()));
     }
+    core.shared.channel.send(|| Item::Node(node));
 }

@@ -1,8 +1,8 @@
 //! What a provider is handed: the start of a child, and its run.
 
 use crate::{
-    AgentId, AgentOptions, CancelCause, CancellationToken, Content, Parent, Progress, RunId, StartRequest,
-    ToolFilter,
+    AgentId, AgentOptions, CancelCause, CancellationToken, Content, Name, Parent, Progress, RunId,
+    StartRequest, ToolFilter,
 };
 use serde_json::Value;
 use std::{any::Any, fmt, path::Path, sync::Arc};
@@ -12,7 +12,7 @@ use std::{any::Any, fmt, path::Path, sync::Arc};
 pub trait RunLink: Send + Sync + 'static {
     fn run_id(&self) -> RunId;
     fn agent_id(&self) -> AgentId;
-    fn provider(&self) -> &Arc<str>;
+    fn provider(&self) -> &Name;
     fn depth(&self) -> u32;
     fn max_depth(&self) -> Option<u32>;
     fn token(&self) -> &CancellationToken;
@@ -34,7 +34,7 @@ macro_rules! shared_accessors {
         }
 
         /// The name under which the provider was asked.
-        pub fn provider(&self) -> &Arc<str> {
+        pub fn provider(&self) -> &Name {
             self.link.provider()
         }
 
@@ -108,7 +108,7 @@ impl StartContext {
     }
 
     /// The label, if there is one.
-    pub fn label(&self) -> Option<&Arc<str>> {
+    pub fn label(&self) -> Option<&Name> {
         self.request.get_label()
     }
 

@@ -1,6 +1,6 @@
 //! One error type per phase. Each has a stable `code()` for programs and a message that says what to do next.
 
-use crate::{Capability, Diagnostic, RunId, SubagentResult, UnsupportedSchema};
+use crate::{Capability, Diagnostic, Name, RunId, SubagentResult, UnsupportedSchema};
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 /// Why a run was cancelled. The first cause wins and stays (DESIGN: a token carries no reason).
@@ -96,15 +96,15 @@ pub enum StartError {
     #[error("no provider is named `{name}`; known: {}", list(known))]
     NoProvider {
         /// The name asked for.
-        name: Arc<str>,
+        name: Name,
         /// The names there are, in the order of registration.
-        known: Vec<Arc<str>>,
+        known: Vec<Name>,
     },
     /// The request needs what the provider cannot do (SPEC 3.1).
     #[error("provider `{provider}` cannot honour `{feature}`; leave it out or choose another provider")]
     UnsupportedCapability {
         /// The provider.
-        provider: Arc<str>,
+        provider: Name,
         /// The first missing capability, or the agent option.
         feature: &'static str,
     },
@@ -121,7 +121,7 @@ pub enum StartError {
     #[error("provider `{provider}` takes no prompt block of kind `{kind}`; send text")]
     UnsupportedPrompt {
         /// The provider.
-        provider: Arc<str>,
+        provider: Name,
         /// The first kind it cannot take; `blank` for a prompt without content.
         kind: &'static str,
     },
@@ -161,7 +161,7 @@ pub enum StartError {
     )]
     StartTimeout {
         /// The provider.
-        provider: Arc<str>,
+        provider: Name,
         /// The deadline.
         after: Duration,
     },
@@ -184,7 +184,7 @@ pub enum StartError {
     #[error("provider `{provider}` panicked while starting: {message}")]
     ProviderPanicked {
         /// The provider.
-        provider: Arc<str>,
+        provider: Name,
         /// The message of the panic, bounded.
         message: Box<str>,
     },
@@ -215,7 +215,7 @@ impl StartError {
     }
 
     /// The refusal of a missing capability.
-    pub fn unsupported(provider: &Arc<str>, capability: Capability) -> Self {
+    pub fn unsupported(provider: &Name, capability: Capability) -> Self {
         Self::UnsupportedCapability { provider: provider.clone(), feature: capability.as_str() }
     }
 }
@@ -226,7 +226,7 @@ impl From<ProviderFailure> for StartError {
     }
 }
 
-fn list(names: &[Arc<str>]) -> String {
+fn list(names: &[Name]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
@@ -421,7 +421,7 @@ impl DelegateError {
 pub enum RegisterError {
     /// Another provider has this name.
     #[error("a provider is named `{0}` already; choose another name")]
-    DuplicateProvider(Arc<str>),
+    DuplicateProvider(Name),
     /// The name is outside the rule.
     #[error(
         "`{0}` is no provider name; use 1 to 64 bytes of a-z, 0-9, `.`, `_`, `-`, a letter or digit first"
@@ -450,9 +450,9 @@ pub enum BuildError {
     #[error("a limit names the provider `{name}`, which is not registered; known: {}", list(known))]
     NoProvider {
         /// The name.
-        name: Arc<str>,
+        name: Name,
         /// The names there are.
-        known: Vec<Arc<str>>,
+        known: Vec<Name>,
     },
     /// A limit of zero would let nothing start, ever.
     #[error("the limit of {0} is zero; give at least one slot")]

@@ -1,8 +1,8 @@
 //! What goes out on the broadcast channel. Nothing that a listener does or leaves undone touches a run (SPEC 2.6).
 
-use crate::{AgentId, Content, Node, NodeId, RunId, StopReason};
-use serde::Serialize;
-use std::sync::Arc;
+use crate::{AgentId, Content, Name, Node, NodeId, RunId, StopReason};
+use serde::{Serialize, Serializer};
+use std::{fmt, sync::Arc};
 
 /// One item of the event stream: the lifecycle of runs and providers, and changes of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -12,19 +12,19 @@ pub enum Event {
     /// A provider was registered.
     ProviderAdded {
         /// Its name.
-        name: Arc<str>,
+        name: Name,
     },
     /// A provider's registration ended. Live runs of it go on (SPEC 2.3).
     ProviderRemoved {
         /// Its name.
-        name: Arc<str>,
+        name: Name,
     },
     /// A run was published (SPEC 2.5). A rejected start has no lifecycle event.
     Started(RunInfo),
     /// A published run settled: exactly one for each `Started`, after it.
     Ended(RunEndInfo),
     /// A node is new or changed: the whole record.
-    NodeChanged(Box<Node>),
+    NodeChanged(NodeChange),
     /// A node left the tree.
     NodeGone {
         /// The node.
@@ -41,7 +41,7 @@ pub struct RunInfo {
     /// The run.
     pub run_id: RunId,
     /// The provider's name when the run started; it need not be registered any more.
-    pub provider: Arc<str>,
+    pub provider: Name,
     /// The child.
     pub id: AgentId,
     /// Whether the child is an agent in this process.
@@ -50,7 +50,7 @@ pub struct RunInfo {
 
 impl RunInfo {
     #[doc(hidden)]
-    pub fn new(run_id: RunId, provider: Arc<str>, id: AgentId, local: bool) -> Self {
+    pub fn new(run_id: RunId, provider: Name, id: AgentId, local: bool) -> Self {
         Self { run_id, provider, id, local }
     }
 }
@@ -72,5 +72,74 @@ impl RunEndInfo {
     #[doc(hidden)]
     pub fn new(run: RunInfo, stop_reason: StopReason, last_assistant_message: Option<Content>) -> Self {
         Self { run, stop_reason, last_assistant_message }
+    }
+}
+
+/// What renders the record of a node as of one change.
+#[doc(hidden)]
+pub trait NodeSource: Send + Sync {
+    fn render(&self, moment: &Moment) -> Node;
+}
+
+impl NodeSource for Node {
+    fn render(&self, _: &Moment) -> Node {
+        self.clone()
+    }
+}
+
+/// Of which moment a record is to be rendered, in the words of its source.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub revision: u64,
+    pub state: u8,
+    pub at: u64,
+}
+
+/// A new or changed node. The record is rendered when it is asked for: whoever only counts pays for no record.
+#[derive(Clone)]
+pub struct NodeChange {
+    id: NodeId,
+    moment: Moment,
+    source: Arc<dyn NodeSource>,
+}
+
+impl NodeChange {
+    #[doc(hidden)]
+    pub fn new(id: NodeId, moment: Moment, source: Arc<dyn NodeSource>) -> Self {
+        Self { id, moment, source }
+    }
+
+    /// The node.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The revision of the change.
+    pub fn revision(&self) -> u64 {
+        self.moment.revision
+    }
+
+    /// The whole record.
+    pub fn node(&self) -> Node {
+        self.source.render(&self.moment)
+    }
+}
+
+impl PartialEq for NodeChange {
+    fn eq(&self, other: &Self) -> bool {
+        (self.id, self.revision()) == (other.id, other.revision())
+    }
+}
+
+impl Serialize for NodeChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.node().serialize(serializer)
+    }
+}
+
+impl fmt::Debug for NodeChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node().fmt(f)
     }
 }

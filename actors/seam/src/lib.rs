@@ -19,6 +19,7 @@ pub mod context;
 pub mod error;
 pub mod event;
 pub mod ids;
+mod name;
 pub mod parent;
 pub mod progress;
 pub mod provider;
@@ -35,8 +36,9 @@ pub use error::{
     BuildError, CancelCause, DeadlineKind, DelegateError, DisposeError, FailureCode, ProviderFailure,
     RegisterError, ResultError, RootError, StartError,
 };
-pub use event::{Event, RunEndInfo, RunInfo};
+pub use event::{Event, NodeChange, RunEndInfo, RunInfo};
 pub use ids::{AgentId, Epoch, NodeId, RunId};
+pub use name::Name;
 pub use parent::{LocalAgent, Parent};
 pub use progress::{Progress, Waiting};
 pub use provider::{Child, Closed, DynChild, DynProvider, SubagentProvider, provider_fn};

@@ -1,6 +1,6 @@
 //! What a caller asks for.
 
-use crate::{AgentOption, CancellationToken, Capability, Content, Parent};
+use crate::{AgentOption, CancellationToken, Capability, Content, Name, Parent};
 use serde_json::Value;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct StartRequest {
     prompt: Content,
     parent: Parent,
-    label: Option<Arc<str>>,
+    label: Option<Name>,
     token: Option<CancellationToken>,
     /// What few requests set lives apart, so that the common request stays small.
     extras: Option<Box<Extras>>,
@@ -38,7 +38,7 @@ impl StartRequest {
 
     /// A short name that people see in the tree. It is shown, unlike the prompt.
     #[must_use]
-    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+    pub fn label(mut self, label: impl Into<Name>) -> Self {
         self.label = Some(label.into());
         self
     }
@@ -110,7 +110,7 @@ impl StartRequest {
     }
 
     /// The label, if there is one.
-    pub fn get_label(&self) -> Option<&Arc<str>> {
+    pub fn get_label(&self) -> Option<&Name> {
         self.label.as_ref()
     }
 

@@ -1,6 +1,6 @@
 //! The live tree as people and programs see it. Looking at it changes nothing.
 
-use crate::{AgentId, Event, NodeId, StopReason, Usage, Waiting, text};
+use crate::{AgentId, Event, Name, NodeId, StopReason, Usage, Waiting, text};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -138,9 +138,9 @@ pub struct Node {
     /// Its depth of delegation: 0 for the service and its roots.
     pub depth: u32,
     /// The caller's label; a process's program; a root's working directory.
-    pub label: Option<Arc<str>>,
+    pub label: Option<Name>,
     /// The provider.
-    pub provider: Option<Arc<str>>,
+    pub provider: Option<Name>,
     /// The child of a run.
     pub agent: Option<AgentId>,
     /// Where it is on its way.
@@ -166,7 +166,7 @@ pub struct Node {
     /// How it ended, once it has.
     pub stop_reason: Option<StopReason>,
     /// The code of the error that rejected its start.
-    pub error: Option<Arc<str>>,
+    pub error: Option<Name>,
     /// What may be left of it.
     pub leaked: Option<Arc<str>>,
     /// Grows with every change in the service; a record with a higher one is newer.
@@ -242,10 +242,10 @@ impl Tree {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::NodeChanged(change) => {
-                match self.nodes.iter_mut().find(|node| node.id == change.id) {
-                    Some(node) if node.revision < change.revision => *node = (**change).clone(),
+                match self.nodes.iter_mut().find(|node| node.id == change.id()) {
+                    Some(node) if node.revision < change.revision() => *node = change.node(),
                     Some(_) => {}
-                    None => self.nodes.push((**change).clone()),
+                    None => self.nodes.push(change.node()),
                 }
                 self.number_the_queue();
             }
@@ -275,7 +275,7 @@ impl Tree {
             })
             .collect();
         waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
-        let mut places: HashMap<Option<Arc<str>>, u32> = HashMap::new();
+        let mut places: HashMap<Option<Name>, u32> = HashMap::new();
         for (_, node) in waiting {
             let place = places.entry(node.provider.clone()).or_default();
             *place += 1;

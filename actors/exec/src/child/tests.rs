@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use subagents_seam::context::RunLink;
-use subagents_seam::{AgentId, CancelCause, CancellationToken, Parent, RunId, StopReason};
+use subagents_seam::{AgentId, CancelCause, CancellationToken, Name, Parent, RunId, StopReason};
 
 use super::*;
 use crate::Exec;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Listener {
     token: CancellationToken,
     text: Mutex<String>,
-    name: Arc<str>,
+    name: Name,
 }
 
 impl RunLink for Listener {
@@ -26,7 +26,7 @@ impl RunLink for Listener {
     fn agent_id(&self) -> AgentId {
         unreachable!("not asked")
     }
-    fn provider(&self) -> &Arc<str> {
+    fn provider(&self) -> &Name {
         &self.name
     }
     fn depth(&self) -> u32 {

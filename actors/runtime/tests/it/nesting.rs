@@ -22,7 +22,7 @@ async fn c24_a_cancelled_tree_settles_within_the_grace_and_is_gone_child_first()
     let (mut parents, mut gone, mut ended) = (HashMap::new(), Vec::new(), 0);
     while let Some(Ok(event)) = events.try_next() {
         match event {
-            Event::NodeChanged(node) => drop(parents.insert(node.id, node.parent)),
+            Event::NodeChanged(change) => drop(parents.insert(change.id(), change.node().parent)),
             Event::NodeGone { id, .. } => gone.push(id),
             Event::Ended(end) => {
                 ended += 1;

@@ -2,7 +2,7 @@
 
 use crate::support::{Obedient, Probe, quiet, service, service_with, until};
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use subagents_runtime::SubagentService;
 use subagents_seam::{
     AgentOption, AgentOptions, CancelCause, CancellationToken, Capabilities, Capability, ContentBlock,
@@ -345,9 +345,9 @@ async fn spec_1_9_every_start_error_has_its_code_and_names_the_next_step() {
     let error = service.start("it", StartRequest::new(&root, "x")).await.unwrap_err();
     assert_eq!(error.code(), "DRAINING");
     assert_eq!(service.root("/").unwrap_err().code(), "DRAINING");
-    let shared: Arc<str> = "x".into();
+    let name = subagents_seam::Name::from("x");
     assert_eq!(
-        subagents_seam::StartError::unsupported(&shared, Capability::Persona).code(),
+        subagents_seam::StartError::unsupported(&name, Capability::Persona).code(),
         "UNSUPPORTED_CAPABILITY"
     );
 }
