@@ -3,6 +3,7 @@
 //! A hundred thousand of these futures may be alive at once, so what is awaited is awaited in one place ([`race`]) and
 //! what is rare is boxed.
 
+use crate::race::{Raced, Token, drop_contained, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     handle::SubagentRun,
@@ -13,22 +14,16 @@ use crate::{
 };
 use std::{
     any::Any,
-    future::{Future, poll_fn},
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 use subagents_seam::{
     CancelCause, CancellationToken, Closed, DeadlineKind, DynChild, DynProvider, Instant, Phase, RunContext,
     StartContext, StartError, StartRequest, provider::BoxFuture,
 };
-use tokio::{
-    sync::oneshot,
-    time::{Sleep, sleep_until},
-};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio::sync::oneshot;
 
 const START: Duration = Duration::from_mins(1);
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
@@ -36,16 +31,12 @@ const DISPOSE: Duration = Duration::from_secs(15);
 /// What is said of a child whose teardown nobody saw to its end.
 pub(crate) const CUT_SHORT: &str = "its teardown was cut short; its guards ended what they held";
 
-/// What a driver is given.
+/// What a driver is given; one box on the whole way to it.
 pub(crate) struct Assignment {
     pub(crate) provider: DynProvider,
-    pub(crate) request: Box<Request>,
-    pub(crate) reply: StartReply,
-}
-
-/// A request with what it waits for.
-pub(crate) struct Request {
     pub(crate) request: StartRequest,
+    /// Taken by the driver's guard.
+    pub(crate) reply: Option<StartReply>,
     /// Set for a start that waits for a slot; it carries whether the slot is borrowed.
     pub(crate) permit: Option<oneshot::Receiver<bool>>,
 }
@@ -101,99 +92,35 @@ fn lost(core: &RunCore) -> StartError {
 }
 
 /// Drives one run to its end.
-pub(crate) async fn drive(mut guard: DriverGuard, provider: DynProvider, request: Box<Request>) {
-    let core = guard.core.clone();
-    // Few requests bring a token of their own.
-    let mut token = request.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
-    let started = start(&mut guard, provider, request, &mut token).await;
-    let (mut child, local) = match started {
-        Ok(started) => started,
-        Err(error) => {
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, in every run that waits"
+)]
+pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl Future<Output = ()> + Send {
+    async move {
+        let core = guard.core.clone();
+        // Few requests bring a token of their own.
+        let mut token = assignment.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
+        // Boxed: it is the largest part and the shortest.
+        let (mut child, local) = match Box::pin(start(&mut guard, *assignment, &mut token)).await {
+            Ok(started) => started,
+            Err(error) => {
+                if let Some(reply) = guard.reply.take() {
+                    core.reject(reply, error);
+                }
+                return;
+            }
+        };
+        if core.publish(local) {
             if let Some(reply) = guard.reply.take() {
-                core.reject(reply, error);
+                // A caller that left drops the handle, and that cancels the run.
+                drop(reply.send(Ok(SubagentRun::new(core.clone()))));
             }
-            return;
+            let ending = run(&core, &mut child, &mut token).await;
+            core.settle(ending);
         }
-    };
-    if core.publish(local) {
-        if let Some(reply) = guard.reply.take() {
-            // A caller that left drops the handle, and that cancels the run.
-            drop(reply.send(Ok(SubagentRun::new(core.clone()))));
-        }
-        let ending = run(&core, &mut child, &mut token).await;
-        core.settle(ending);
+        close(&mut guard, &core, child).await;
     }
-    close(&mut guard, child).await;
-}
-
-type Token = Option<Pin<Box<WaitForCancellationFutureOwned>>>;
-type Panic = Box<dyn Any + Send>;
-
-/// What came first.
-enum Raced<T> {
-    Done(Result<T, Panic>),
-    Cancelled,
-    Late,
-}
-
-/// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in this
-/// order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
-async fn race<T>(
-    core: &RunCore,
-    token: Option<&mut Token>,
-    work: &mut BoxFuture<'_, T>,
-    until: Option<Instant>,
-) -> Raced<T> {
-    let mut listening = token;
-    let mut cancelled = pin!(core.seat.token.cancelled());
-    // Made when the work is not done at once: most deadlines are never armed.
-    let mut timer = pin!(None::<Sleep>);
-    poll_fn(|cx| {
-        if let Poll::Ready(done) = poll_contained(work, cx) {
-            return Poll::Ready(Raced::Done(done));
-        }
-        if let Some(token) = &mut listening {
-            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
-                core.cancel(CancelCause::Token);
-            }
-            if cancelled.as_mut().poll(cx).is_ready() {
-                core.cause_or_inherited();
-                return Poll::Ready(Raced::Cancelled);
-            }
-        }
-        if let Some(until) = until {
-            if timer.is_none() {
-                timer.set(Some(sleep_until(until)));
-            }
-            if timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
-                return Poll::Ready(Raced::Late);
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-fn poll_contained<T>(work: &mut BoxFuture<'_, T>, cx: &mut Context<'_>) -> Poll<Result<T, Panic>> {
-    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
-        Err(panic) => Poll::Ready(Err(panic)),
-    }
-}
-
-/// Foreign code may panic in a destructor as well.
-fn drop_contained<T>(foreign: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
-        tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
-    }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
-    message
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "with a value that is no text".to_owned())
 }
 
 /// A deadline so far away that the clock cannot say it lies thirty years ahead.
@@ -229,12 +156,11 @@ async fn wait_for_slot(
 /// grace, and dropped; a child that comes out of it late is closed.
 async fn start(
     guard: &mut DriverGuard,
-    provider: DynProvider,
-    request: Box<Request>,
+    assignment: Assignment,
     token: &mut Token,
 ) -> Result<(Box<dyn DynChild>, bool), StartError> {
     let core = guard.core.clone();
-    let Request { request, permit } = *request;
+    let Assignment { provider, request, permit, .. } = assignment;
     match permit {
         Some(permit) => Box::pin(wait_for_slot(core.clone(), permit, token)).await?,
         None => core.admit(core.is_borrowed()),
@@ -270,7 +196,7 @@ async fn start(
                 Err(panic) => panicked(&core, &*panic),
             };
             drop(starting);
-            Box::pin(close(guard, child)).await;
+            Box::pin(close(guard, &core, child)).await;
             return Err(error);
         }
         Raced::Done(Err(panic)) => return Err(panicked(&core, &*panic)),
@@ -283,7 +209,7 @@ async fn start(
     drop_contained(starting);
     if let Raced::Done(Ok(Ok(child))) = late {
         guard.open = true;
-        Box::pin(close(guard, child)).await;
+        Box::pin(close(guard, &core, child)).await;
     }
     Err(error)
 }
@@ -349,17 +275,15 @@ fn last_sign(core: &RunCore, published: Instant) -> Instant {
 }
 
 /// Tears the child down, then waits for what is below it: gone child-first. Bounded; what is left is a fact.
-async fn close(guard: &mut DriverGuard, child: Box<dyn DynChild>) {
-    let core = guard.core.clone();
+async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Box<dyn DynChild>) {
     let patience = core.deadline(|deadlines| deadlines.dispose).unwrap_or(DISPOSE);
-    let settled = core.state().is_settled();
-    let now = if settled { began(&core, Phase::Closing) } else { Instant::now() };
+    let now = if core.state().is_settled() { began(core, Phase::Closing) } else { Instant::now() };
     let deadline = after(now, patience);
     guard.open = true;
     match catch_unwind(AssertUnwindSafe(|| child.close(deadline))) {
         Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(&*panic))),
         Ok(mut closing) => {
-            match race(&core, None, &mut closing, Some(deadline)).await {
+            match race(core, None, &mut closing, Some(deadline)).await {
                 Raced::Done(Ok(Closed::Clean)) => {}
                 Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
                 Raced::Done(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
@@ -375,7 +299,7 @@ async fn close(guard: &mut DriverGuard, child: Box<dyn DynChild>) {
     }
     guard.open = false;
     if core.seat.children() > 0 {
-        Box::pin(wait_for_children(&core, now, patience)).await;
+        Box::pin(wait_for_children(core, now, patience)).await;
     }
 }
 

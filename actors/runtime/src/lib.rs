@@ -54,6 +54,7 @@ mod kept;
 mod lineage;
 mod progress;
 mod providers;
+mod race;
 mod registry;
 mod root;
 mod run;

@@ -3,7 +3,7 @@
 
 use crate::{
     admission::{Admission, Admitted, LaneId, Submission},
-    core::RunCore,
+    core::{RunCore, StartReply},
     driver::Assignment,
     index::IdHasher,
     run::Effect,
@@ -32,7 +32,7 @@ pub(crate) enum RegistryMessage {
 pub(crate) struct Start {
     pub(crate) core: Arc<RunCore>,
     pub(crate) lane: LaneId,
-    pub(crate) assignment: Assignment,
+    pub(crate) assignment: Box<Assignment>,
 }
 
 /// Whatever ends the registry: an end that nobody asked for is a failure, and every run settles and goes.
@@ -146,19 +146,19 @@ impl Registry {
     async fn start(&self, myself: &ActorRef<RegistryMessage>, start: Start, state: &mut State) {
         let Start { core, lane, mut assignment } = start;
         if self.shared.standing() != Standing::Open {
-            return refuse(&core, assignment, StartError::Draining);
+            return refuse(&core, assignment.reply, StartError::Draining);
         }
         match state.admission.submit(core.id(), lane, core.parent.run_id()) {
             Submission::Free | Submission::Admitted { borrowed: false } => {}
             Submission::Admitted { borrowed: true } => core.set_borrowed(),
             Submission::Queued { ticket } => {
                 let (permit, permitted) = oneshot::channel();
-                assignment.request.permit = Some(permitted);
+                assignment.permit = Some(permitted);
                 state.permits.insert(core.id(), permit);
                 core.set_ticket(ticket);
             }
             Submission::Full { queued, active } => {
-                return refuse(&core, assignment, StartError::QueueFull { queued, active });
+                return refuse(&core, assignment.reply, StartError::QueueFull { queued, active });
             }
         }
         self.shared.enter(&core);
@@ -203,8 +203,10 @@ impl Registry {
 }
 
 /// Turns a start away before anything of it exists.
-fn refuse(core: &Arc<RunCore>, assignment: Assignment, error: StartError) {
+fn refuse(core: &Arc<RunCore>, reply: Option<StartReply>, error: StartError) {
     core.root.uncount_start();
     core.abandon();
-    let _ = assignment.reply.send(Err(error));
+    if let Some(reply) = reply {
+        let _ = reply.send(Err(error));
+    }
 }

@@ -27,13 +27,13 @@ pub(crate) struct RunActor {
 }
 
 enum Work {
-    Assigned(Assignment),
+    Assigned(Box<Assignment>),
     Driven(JoinHandle<()>),
     None,
 }
 
 impl RunActor {
-    pub(crate) fn new(core: Arc<RunCore>, assignment: Assignment) -> Self {
+    pub(crate) fn new(core: Arc<RunCore>, assignment: Box<Assignment>) -> Self {
         Self { core, work: Mutex::new(Work::Assigned(assignment)) }
     }
 }
@@ -43,9 +43,9 @@ impl Drop for RunActor {
     fn drop(&mut self) {
         let work = std::mem::replace(self.work.get_mut().unwrap_or_else(PoisonError::into_inner), Work::None);
         match work {
-            Work::Assigned(assignment) => {
+            Work::Assigned(mut assignment) => {
                 // It never came to a driver: a guard dropped at once does what the end of one would.
-                drop(DriverGuard::new(self.core.clone(), assignment.reply));
+                drop(assignment.reply.take().map(|reply| DriverGuard::new(self.core.clone(), reply)));
             }
             Work::Driven(task) => {
                 if !self.core.state().is_driver_done() {
@@ -81,8 +81,9 @@ impl RunActor {
         let core = &self.core;
         let _ = core.actor.set(myself);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Work::Assigned(assignment) = std::mem::replace(&mut *work, Work::None) {
-            let Assignment { provider, request, reply } = assignment;
+        if let Work::Assigned(mut assignment) = std::mem::replace(&mut *work, Work::None)
+            && let Some(reply) = assignment.reply.take()
+        {
             let guard = DriverGuard::new(core.clone(), reply);
             let span = tracing::info_span!(
                 "subagent.run",
@@ -92,7 +93,7 @@ impl RunActor {
                 depth = core.seat.depth,
                 stop_reason = tracing::field::Empty,
             );
-            let driver = driver::drive(guard, provider, request);
+            let driver = driver::drive(guard, assignment);
             let tracker = &core.shared.tracker;
             *work = Work::Driven(if span.is_disabled() {
                 tracker.spawn(driver)

@@ -6,7 +6,7 @@ use crate::{
     batch::{self, BatchBuilder},
     checks,
     core::{NewRun, RunCore},
-    driver::{Assignment, CUT_SHORT, Request},
+    driver::{Assignment, CUT_SHORT},
     events::Item,
     handle::Starting,
     lineage,
@@ -183,8 +183,8 @@ impl SubagentService {
         };
         let core = Arc::new(RunCore::new(shared.clone(), ids, new));
         let (reply, answer) = oneshot::channel();
-        let request = Box::new(Request { request, permit: None });
-        let assignment = Assignment { provider: entry.provider.clone(), request, reply };
+        let provider = entry.provider.clone();
+        let assignment = Box::new(Assignment { provider, request, reply: Some(reply), permit: None });
         let start = Start { core: core.clone(), lane: entry.lane, assignment };
         if shared.tell(RegistryMessage::Start(start)) {
             Ok(Starting::asked(core, answer))

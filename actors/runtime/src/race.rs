@@ -1,0 +1,99 @@
+//! Foreign work against cancellation and the clock: the one place where a driver waits.
+
+use crate::core::RunCore;
+use pin_project_lite::pin_project;
+use std::{
+    any::Any,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll},
+};
+use subagents_seam::{CancelCause, Instant, provider::BoxFuture};
+use tokio::time::{Sleep, sleep_until};
+use tokio_util::sync::{WaitForCancellationFuture, WaitForCancellationFutureOwned};
+
+/// The token that a request brought, if it brought one.
+pub(crate) type Token = Option<Pin<Box<WaitForCancellationFutureOwned>>>;
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// What came first.
+pub(crate) enum Raced<T> {
+    Done(Result<T, Panic>),
+    Cancelled,
+    Late,
+}
+
+pin_project! {
+    /// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in
+    /// this order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
+    ///
+    /// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
+    #[must_use = "futures do nothing unless awaited"]
+    pub(crate) struct Race<'a, 'w, T> {
+        core: &'a RunCore,
+        token: Option<&'a mut Token>,
+        work: &'a mut BoxFuture<'w, T>,
+        until: Option<Instant>,
+        #[pin]
+        cancelled: WaitForCancellationFuture<'a>,
+        // Made when the work is not done at once: most deadlines are never armed.
+        #[pin]
+        timer: Option<Sleep>,
+    }
+}
+
+/// See [`Race`]. Without a `token` it does not listen for a cancel.
+pub(crate) fn race<'a, 'w, T>(
+    core: &'a RunCore,
+    token: Option<&'a mut Token>,
+    work: &'a mut BoxFuture<'w, T>,
+    until: Option<Instant>,
+) -> Race<'a, 'w, T> {
+    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), timer: None }
+}
+
+impl<T> Future for Race<'_, '_, T> {
+    type Output = Raced<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Raced<T>> {
+        let mut this = self.project();
+        match catch_unwind(AssertUnwindSafe(|| this.work.as_mut().poll(cx))) {
+            Ok(Poll::Ready(done)) => return Poll::Ready(Raced::Done(Ok(done))),
+            Ok(Poll::Pending) => {}
+            Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
+        }
+        if let Some(token) = this.token {
+            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
+                this.core.cancel(CancelCause::Token);
+            }
+            if this.cancelled.as_mut().poll(cx).is_ready() {
+                this.core.cause_or_inherited();
+                return Poll::Ready(Raced::Cancelled);
+            }
+        }
+        if let Some(until) = *this.until {
+            if this.timer.is_none() {
+                this.timer.set(Some(sleep_until(until)));
+            }
+            if this.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
+                return Poll::Ready(Raced::Late);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Foreign code may panic in a destructor as well.
+pub(crate) fn drop_contained<T>(foreign: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
+        tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+    }
+}
+
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+    message
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with a value that is no text".to_owned())
+}
