@@ -102,7 +102,7 @@ impl Style {
             structured: result.structured.as_ref(),
             diagnostic: result.diagnostic.as_ref(),
             details: DetailsLine { details: &result.details, leaked: leaked.as_deref() },
-            usage: result.usage.as_ref(),
+            usage: result.usage.as_deref(),
             elapsed_ms: millis(item.elapsed),
         })
     }

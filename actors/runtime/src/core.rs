@@ -63,7 +63,6 @@ pub(crate) struct RunCore {
     pub(crate) parent: Place,
     pub(crate) root: Arc<RootCore>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) actor: OnceLock<ActorRef<RunMessage>>,
     deadlines: Option<Box<Deadlines>>,
     /// The run's own lock: a change of its state and what is sent of it are one.
     waiting: Mutex<Waiting>,
@@ -74,6 +73,8 @@ type Stored = Result<Arc<SubagentResult>, Box<ResultError>>;
 
 #[derive(Default)]
 struct Waiting {
+    /// From the actor's start to the run's end. A gone run that is remembered must not hold an actor's memory.
+    actor: Option<ActorRef<RunMessage>>,
     /// Rarely anybody: most look when it is there.
     callers: Option<Box<Callers>>,
     seated: Option<Seated>,
@@ -124,9 +125,8 @@ impl RunCore {
             parent,
             root,
             shared,
-            actor: OnceLock::new(),
             deadlines,
-            waiting: Mutex::new(Waiting { callers: None, seated: Some(seated) }),
+            waiting: Mutex::new(Waiting { actor: None, callers: None, seated: Some(seated) }),
         }
     }
 
@@ -253,7 +253,12 @@ impl RunCore {
         }
         let at = read.unwrap_or_else(|| self.shared.clock.now());
         self.since[phase as usize].store(at, Release);
-        self.tell(state, effect, at, &guard);
+        if input == Input::Admitted {
+            // Told when the start takes time: one that is ready at once is shown as running.
+            self.record.store(pack(state, self.shared.channel.next()), SeqCst);
+        } else {
+            self.tell(state, effect, at, &guard);
+        }
         effect
     }
 
@@ -351,10 +356,11 @@ impl RunCore {
         if let Some(scoped) = self.seat.scoped.get() {
             scoped.end();
         }
-        let (callers, seated) = {
+        let (actor, callers, seated) = {
             let mut waiting = self.waiting();
-            (waiting.callers.take(), waiting.seated.take())
+            (waiting.actor.take(), waiting.callers.take(), waiting.seated.take())
         };
+        drop(actor);
         // Gone child-first: the place above may go only now.
         drop(seated);
         self.taken_out.set(true);
@@ -406,17 +412,22 @@ impl RunCore {
 
     /// Asks the run actor to cancel; where it is gone or not there yet, does it at once.
     pub(crate) fn request_cancel(&self, cause: CancelCause) {
-        let refused =
-            match self.actor.get().map(|actor| actor.send_message(RunMessage::Cancel(cause.clone()))) {
-                Some(Ok(())) => None,
-                Some(Err(_)) | None => Some(cause),
-            };
-        if let Some(cause) = refused {
+        let told =
+            self.actor().is_some_and(|actor| actor.send_message(RunMessage::Cancel(cause.clone())).is_ok());
+        if !told {
             self.cancel(cause);
         }
     }
 
     // ---- waiting
+
+    pub(crate) fn set_actor(&self, actor: ActorRef<RunMessage>) {
+        self.waiting().actor = Some(actor);
+    }
+
+    pub(crate) fn actor(&self) -> Option<ActorRef<RunMessage>> {
+        self.waiting().actor.clone()
+    }
 
     fn waiting(&self) -> WaitingGuard<'_> {
         WaitingGuard(self.waiting.lock().unwrap_or_else(PoisonError::into_inner))

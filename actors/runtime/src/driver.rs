@@ -73,7 +73,7 @@ impl Drop for DriverGuard {
             if !core.shared.tell(RegistryMessage::DriverDone(core.clone())) {
                 core.farewell();
             }
-        } else if let Some(actor) = core.actor.get() {
+        } else if let Some(actor) = core.actor() {
             actor.stop(None);
         }
         core.finish_without_registry();
@@ -179,7 +179,7 @@ async fn start(
     };
     let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
     let until = after(began(&core, Phase::Starting), patience);
-    let error = match race(&core, Some(token), &mut starting, Some(until)).await {
+    let error = match race(&core, Some(token), &mut starting, Some(until)).announcing().await {
         Raced::Done(Ok(started)) => {
             let child = match started {
                 Ok(child) => child,

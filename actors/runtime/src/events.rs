@@ -9,7 +9,6 @@ use crate::{
 };
 use arc_swap::ArcSwapOption;
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -17,10 +16,13 @@ use std::{
     },
 };
 use subagents_seam::{
-    Event, Name, Node, NodeChange, Parent, RunEndInfo, RunInfo, StopReason, SubagentResult,
+    Event, Name, Node, NodeChange, NodeId, Parent, RunEndInfo, RunInfo, StopReason, SubagentResult,
     event::{Moment, NodeSource},
 };
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
 
 /// The channel, and the sequence that numbers every change.
 ///
@@ -103,38 +105,50 @@ pub(crate) enum Item {
     Node(Arc<Node>),
 }
 
+/// What an item still owes after its first event.
+enum Owed {
+    Change(NodeChange),
+    Gone { id: NodeId, revision: u64 },
+}
+
 impl Item {
-    /// The lifecycle event first, then the change of the tree.
-    fn render(self, into: &mut VecDeque<Event>) {
+    /// The first event of an item, the lifecycle before the change of the tree, and what it still owes.
+    fn render(self) -> (Event, Option<Owed>) {
         match self {
-            Self::ProviderAdded(name) => into.push_back(Event::ProviderAdded { name }),
-            Self::ProviderRemoved(name) => into.push_back(Event::ProviderRemoved { name }),
+            Self::ProviderAdded(name) => (Event::ProviderAdded { name }, None),
+            Self::ProviderRemoved(name) => (Event::ProviderRemoved { name }, None),
             Self::Node(node) => {
                 let moment = Moment { revision: node.revision, state: 0, at: 0 };
-                into.push_back(Event::NodeChanged(NodeChange::new(node.id, moment, node)));
+                (Event::NodeChanged(NodeChange::new(node.id, moment, node)), None)
             }
             Self::Root { root, revision, gone: true } => {
-                into.push_back(Event::NodeGone { id: root.seat.agent.into(), revision });
+                (Event::NodeGone { id: root.seat.agent.into(), revision }, None)
             }
             Self::Root { root, revision, gone: false } => {
                 let moment = Moment { revision, state: 0, at: 0 };
-                into.push_back(Event::NodeChanged(NodeChange::new(root.seat.agent.into(), moment, root)));
+                (Event::NodeChanged(NodeChange::new(root.seat.agent.into(), moment, root)), None)
+            }
+            Self::Run { core, effect: Effect::Gone, revision, .. } => {
+                let id = core.id().into();
+                match core.process_id() {
+                    Some(process) => {
+                        (Event::NodeGone { id: process, revision }, Some(Owed::Gone { id, revision }))
+                    }
+                    None => (Event::NodeGone { id, revision }, None),
+                }
             }
             Self::Run { core, state, effect, revision, at } => {
-                match effect {
-                    Effect::Started => into.push_back(Event::Started(info(&core))),
-                    Effect::Ended => into.push_back(Event::Ended(end_info(&core))),
-                    Effect::Gone => {
-                        if let Some(process) = core.process_id() {
-                            into.push_back(Event::NodeGone { id: process, revision });
-                        }
-                        into.push_back(Event::NodeGone { id: core.id().into(), revision });
-                        return;
-                    }
-                    Effect::Nothing | Effect::Changed | Effect::Rejected => {}
-                }
+                let lifecycle = match effect {
+                    Effect::Started => Some(Event::Started(info(&core))),
+                    Effect::Ended => Some(Event::Ended(end_info(&core))),
+                    Effect::Nothing | Effect::Changed | Effect::Rejected | Effect::Gone => None,
+                };
                 let moment = Moment { revision, state: state.bits(), at };
-                into.push_back(Event::NodeChanged(NodeChange::new(core.id().into(), moment, core)));
+                let change = NodeChange::new(core.id().into(), moment, core);
+                match lifecycle {
+                    Some(lifecycle) => (lifecycle, Some(Owed::Change(change))),
+                    None => (Event::NodeChanged(change), None),
+                }
             }
         }
     }
@@ -182,13 +196,13 @@ impl std::error::Error for Lagged {}
 pub struct EventStream {
     shared: Arc<Shared>,
     receiver: Option<broadcast::Receiver<Item>>,
-    pending: VecDeque<Event>,
+    owed: Option<Owed>,
 }
 
 impl EventStream {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let receiver = shared.channel.subscribe();
-        Self { shared, receiver, pending: VecDeque::new() }
+        Self { shared, receiver, owed: None }
     }
 
     /// Narrows the stream to one parent's own delegations: their lifecycle and their nodes (SPEC 2.7).
@@ -196,7 +210,7 @@ impl EventStream {
     /// They come on a channel of their own, which another parent's noise cannot lag. A parent of another service has
     /// none: the stream then ends at once.
     pub fn of(mut self, parent: &Parent) -> Self {
-        self.pending.clear();
+        self.owed = None;
         self.receiver = Place::of(parent, &self.shared).and_then(|place| {
             let scoped = place.seat().scoped.get_or_init(|| {
                 let sender = broadcast::channel(self.shared.channel.capacity).0;
@@ -216,37 +230,46 @@ impl EventStream {
     ///
     /// Cancel-safe: an event is either returned or still there.
     pub async fn next(&mut self) -> Option<Result<Event, Lagged>> {
-        loop {
-            if let Some(event) = self.pending.pop_front() {
-                return Some(Ok(event));
-            }
-            match self.receiver.as_mut()?.recv().await {
-                Ok(item) => item.render(&mut self.pending),
-                Err(RecvError::Lagged(lost)) => return Some(Err(Lagged(lost))),
-                Err(RecvError::Closed) => {
-                    self.receiver = None;
-                    return None;
-                }
+        if let Some(event) = self.pay() {
+            return Some(Ok(event));
+        }
+        match self.receiver.as_mut()?.recv().await {
+            Ok(item) => Some(Ok(self.take(item))),
+            Err(RecvError::Lagged(lost)) => Some(Err(Lagged(lost))),
+            Err(RecvError::Closed) => {
+                self.receiver = None;
+                None
             }
         }
     }
 
     /// An event that is there already, if there is one.
     pub fn try_next(&mut self) -> Option<Result<Event, Lagged>> {
-        loop {
-            if let Some(event) = self.pending.pop_front() {
-                return Some(Ok(event));
-            }
-            match self.receiver.as_mut()?.try_recv() {
-                Ok(item) => item.render(&mut self.pending),
-                Err(broadcast::error::TryRecvError::Lagged(lost)) => return Some(Err(Lagged(lost))),
-                Err(broadcast::error::TryRecvError::Empty) => return None,
-                Err(broadcast::error::TryRecvError::Closed) => {
-                    self.receiver = None;
-                    return None;
-                }
+        if let Some(event) = self.pay() {
+            return Some(Ok(event));
+        }
+        match self.receiver.as_mut()?.try_recv() {
+            Ok(item) => Some(Ok(self.take(item))),
+            Err(TryRecvError::Lagged(lost)) => Some(Err(Lagged(lost))),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Closed) => {
+                self.receiver = None;
+                None
             }
         }
+    }
+
+    fn take(&mut self, item: Item) -> Event {
+        let (event, owed) = item.render();
+        self.owed = owed;
+        event
+    }
+
+    fn pay(&mut self) -> Option<Event> {
+        Some(match self.owed.take()? {
+            Owed::Change(change) => Event::NodeChanged(change),
+            Owed::Gone { id, revision } => Event::NodeGone { id, revision },
+        })
     }
 }
 
@@ -258,6 +281,6 @@ impl Drop for EventStream {
 
 impl fmt::Debug for EventStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventStream").field("pending", &self.pending.len()).finish_non_exhaustive()
+        f.debug_struct("EventStream").field("open", &self.receiver.is_some()).finish_non_exhaustive()
     }
 }

@@ -264,7 +264,7 @@ impl RunWatcher {
     #[cfg(feature = "fault-injection")]
     #[doc(hidden)]
     pub fn inject_kill(&self) {
-        if let Some(actor) = self.core.actor.get() {
+        if let Some(actor) = self.core.actor() {
             actor.kill();
         }
     }
@@ -273,7 +273,7 @@ impl RunWatcher {
     #[cfg(feature = "fault-injection")]
     #[doc(hidden)]
     pub fn inject_panic(&self) {
-        if let Some(actor) = self.core.actor.get() {
+        if let Some(actor) = self.core.actor() {
             let _ = actor.send_message(RunMessage::Panic);
         }
     }
@@ -289,7 +289,7 @@ impl fmt::Debug for RunWatcher {
 async fn settled(core: &RunCore) -> Settled {
     // Twice: a message that was in the mailbox of an actor that ends is dropped, and then the answer is there, or the
     // record takes the waiter itself.
-    for actor in [core.actor.get(), None] {
+    for actor in [core.actor(), None] {
         if let Some(outcome) = core.outcome() {
             return outcome;
         }

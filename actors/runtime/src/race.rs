@@ -7,6 +7,7 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 use subagents_seam::{CancelCause, Instant, provider::BoxFuture};
@@ -31,12 +32,14 @@ pin_project! {
     /// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
     #[must_use = "futures do nothing unless awaited"]
     pub(crate) struct Race<'a, 'w, T> {
-        core: &'a RunCore,
+        core: &'a Arc<RunCore>,
         token: Option<&'a mut Token>,
         work: &'a mut BoxFuture<'w, T>,
         until: Option<Instant>,
         #[pin]
         cancelled: WaitForCancellationFuture<'a>,
+        // Whether what is waited for is still to be told.
+        untold: bool,
         // Made when the work is not done at once: most deadlines are never armed.
         #[pin]
         timer: Option<Sleep>,
@@ -45,12 +48,20 @@ pin_project! {
 
 /// See [`Race`]. Without a `token` it does not listen for a cancel.
 pub(crate) fn race<'a, 'w, T>(
-    core: &'a RunCore,
+    core: &'a Arc<RunCore>,
     token: Option<&'a mut Token>,
     work: &'a mut BoxFuture<'w, T>,
     until: Option<Instant>,
 ) -> Race<'a, 'w, T> {
-    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), timer: None }
+    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), untold: false, timer: None }
+}
+
+impl<T> Race<'_, '_, T> {
+    /// Announces the state of the run as soon as the work turns out to take time.
+    pub(crate) fn announcing(mut self) -> Self {
+        self.untold = true;
+        self
+    }
 }
 
 impl<T> Future for Race<'_, '_, T> {
@@ -62,6 +73,9 @@ impl<T> Future for Race<'_, '_, T> {
             Ok(Poll::Ready(done)) => return Poll::Ready(Raced::Done(Ok(done))),
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
+        }
+        if std::mem::take(this.untold) {
+            this.core.announce();
         }
         if let Some(token) = this.token {
             if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {

@@ -93,7 +93,7 @@ impl Registry {
         match message {
             RegistryMessage::Start(start) => self.start(&myself, start, state).await,
             RegistryMessage::DriverDone(core) => {
-                if let Some(actor) = core.actor.get() {
+                if let Some(actor) = core.actor() {
                     state.runs.remove(&actor.get_id().pid());
                 }
                 Self::farewell(&core, state);
@@ -101,7 +101,7 @@ impl Registry {
             RegistryMessage::Close => state.closing = true,
             RegistryMessage::KillAll => {
                 for core in state.runs.values() {
-                    if let Some(actor) = core.actor.get() {
+                    if let Some(actor) = core.actor() {
                         actor.kill();
                     }
                 }

@@ -79,7 +79,7 @@ impl RunActor {
         _state: &mut (),
     ) -> Result<(), ActorProcessingErr> {
         let core = &self.core;
-        let _ = core.actor.set(myself);
+        core.set_actor(myself);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Work::Assigned(mut assignment) = std::mem::replace(&mut *work, Work::None)
             && let Some(reply) = assignment.reply.take()

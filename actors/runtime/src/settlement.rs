@@ -10,7 +10,6 @@ pub(crate) type Settled = Result<Arc<SubagentResult>, ResultError>;
 
 /// How the child's `run` ended.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and the large one is the common one")]
 pub(crate) enum Ending {
     /// It returned.
     Returned(Result<SubagentResult, ResultError>),
@@ -106,7 +105,7 @@ fn completed_by(mut result: SubagentResult, shown: Shown) -> SubagentResult {
         result.output = Content::from(shown.text);
         result.details.truncated = result.details.truncated.or(shown.truncated);
     }
-    result.usage = result.usage.or(shown.usage);
+    result.usage = result.usage.or_else(|| shown.usage.map(Box::new));
     result.details.messages = result.details.messages.or(shown.messages);
     result
 }

@@ -97,7 +97,7 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
         // An error of the wait is told as `error`.
         node.stop_reason = Some(core.result().map_or(StopReason::Error, |result| result.stop_reason.clone()));
         if let Some(usage) = core.result().and_then(|result| result.usage.as_ref()) {
-            node.usage = Some(Box::new(usage.clone()));
+            node.usage = Some(usage.clone());
         }
     }
     node.error = core.rejection().map(Into::into);

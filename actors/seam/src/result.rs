@@ -100,7 +100,7 @@ pub struct SubagentResult {
     /// What went wrong, in few words; `None` on success.
     pub diagnostic: Option<Diagnostic>,
     /// What it used up.
-    pub usage: Option<Usage>,
+    pub usage: Option<Box<Usage>>,
     /// Facts beside the answer, also on success.
     pub details: Details,
 }
@@ -153,7 +153,7 @@ impl SubagentResult {
 
     /// Sets the usage.
     pub fn with_usage(mut self, usage: Usage) -> Self {
-        self.usage = Some(usage);
+        self.usage = Some(Box::new(usage));
         self
     }
 
