@@ -18,8 +18,8 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
         },
     },
     time::Duration,
@@ -53,6 +53,7 @@ pub(crate) struct RunCore {
     local: Flag,
     taken_out: Flag,
     blank_is_fine: bool,
+    place: AtomicU32,
     pub(crate) seat: Seat,
 
     outcome: OnceLock<Stored>,
@@ -67,6 +68,9 @@ pub(crate) struct RunCore {
     /// The run's own lock: a change of its state and what is sent of it are one.
     waiting: Mutex<Waiting>,
 }
+
+/// Not in the index.
+const NO_PLACE: u32 = u32::MAX;
 
 /// The outcome, small: hardly any run has an error.
 type Stored = Result<Arc<SubagentResult>, Box<ResultError>>;
@@ -117,6 +121,7 @@ impl RunCore {
             local: Flag::default(),
             taken_out: Flag::default(),
             blank_is_fine,
+            place: AtomicU32::new(NO_PLACE),
             seat,
             outcome: OnceLock::new(),
             cause: OnceLock::new(),
@@ -134,6 +139,14 @@ impl RunCore {
 
     pub(crate) fn id(&self) -> RunId {
         self.id
+    }
+
+    pub(crate) fn set_place(&self, place: u32) {
+        self.place.store(place, Release);
+    }
+
+    pub(crate) fn take_place(&self) -> Option<u32> {
+        Some(self.place.swap(NO_PLACE, AcqRel)).filter(|place| *place != NO_PLACE)
     }
 
     /// The node above.
@@ -160,10 +173,6 @@ impl RunCore {
 
     pub(crate) fn since(&self, phase: Phase) -> u64 {
         self.since[phase as usize].load(Acquire)
-    }
-
-    pub(crate) fn gone_at(&self) -> u64 {
-        self.since(Phase::Gone)
     }
 
     pub(crate) fn last_sign(&self) -> Option<u64> {

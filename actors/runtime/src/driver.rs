@@ -101,8 +101,7 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
         let core = guard.core.clone();
         // Few requests bring a token of their own.
         let mut token = assignment.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
-        // Boxed: it is the largest part and the shortest.
-        let (mut child, local) = match Box::pin(start(&mut guard, *assignment, &mut token)).await {
+        let (mut child, local) = match start(&mut guard, &core, assignment, &mut token).await {
             Ok(started) => started,
             Err(error) => {
                 if let Some(reply) = guard.reply.take() {
@@ -152,19 +151,50 @@ async fn wait_for_slot(
     }
 }
 
-/// Asks the provider for a child, and whether it is local. A start that is cut short is told by its token, given the
-/// grace, and dropped; a child that comes out of it late is closed.
+type Started = Result<Box<dyn DynChild>, StartError>;
+
+/// Asks the provider for a child, and whether it is local. What is rare is boxed.
 async fn start(
     guard: &mut DriverGuard,
-    assignment: Assignment,
+    core: &Arc<RunCore>,
+    mut assignment: Box<Assignment>,
     token: &mut Token,
 ) -> Result<(Box<dyn DynChild>, bool), StartError> {
-    let core = guard.core.clone();
-    let Assignment { provider, request, permit, .. } = assignment;
-    match permit {
+    match assignment.permit.take() {
         Some(permit) => Box::pin(wait_for_slot(core.clone(), permit, token)).await?,
         None => core.admit(core.is_borrowed()),
     }
+    let (provider, request) = (assignment.provider.clone(), assignment.request);
+    let mut starting = begin(core, &provider, request)?;
+    let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
+    let until = after(began(core, Phase::Starting), patience);
+    let raced = race(core, Some(token), &mut starting, Some(until)).announcing().await;
+    let cut = match raced {
+        Raced::Done(Ok(started)) => match accept(core, started) {
+            Accepted::Child(child, local) => {
+                guard.open = true;
+                return Ok((child, local));
+            }
+            Accepted::None(error) => return Err(error),
+            Accepted::Late(child, error) => {
+                Box::pin(close(guard, core, child)).await;
+                return Err(error);
+            }
+        },
+        Raced::Done(Err(panic)) => return Err(panicked(core, &*panic)),
+        Raced::Cancelled => StartError::Cancelled { cause: core.cause_or_inherited() },
+        Raced::Late => StartError::StartTimeout { provider: core.provider.clone(), after: patience },
+    };
+    Box::pin(cut_short(guard, core, starting)).await;
+    Err(cut)
+}
+
+/// Makes the provider's start, unless the run is cancelled by now.
+fn begin<'p>(
+    core: &Arc<RunCore>,
+    provider: &'p DynProvider,
+    request: StartRequest,
+) -> Result<BoxFuture<'p, Started>, StartError> {
     if request.get_token().is_some_and(CancellationToken::is_cancelled) {
         core.cancel(CancelCause::Token);
     }
@@ -173,45 +203,42 @@ async fn start(
     }
     let context = StartContext::new(core.clone(), request);
     // Making the future may panic as well: a provider may be written by hand.
-    let mut starting = match catch_unwind(AssertUnwindSafe(|| provider.start(context))) {
-        Ok(starting) => starting,
-        Err(panic) => return Err(panicked(&core, &*panic)),
+    catch_unwind(AssertUnwindSafe(|| provider.start(context))).map_err(|panic| panicked(core, &*panic))
+}
+
+/// What a finished start is worth.
+enum Accepted {
+    Child(Box<dyn DynChild>, bool),
+    /// A child that nobody wants any more.
+    Late(Box<dyn DynChild>, StartError),
+    None(StartError),
+}
+
+/// Whatever comes out of a start that is cancelled by now, the cancel is what happened.
+fn accept(core: &RunCore, started: Started) -> Accepted {
+    let cancelled = core.seat.token.is_cancelled();
+    let cancelled = cancelled.then(|| StartError::Cancelled { cause: core.cause_or_inherited() });
+    let child = match (started, cancelled) {
+        (Ok(child), None) => child,
+        (Ok(child), Some(error)) => return Accepted::Late(child, error),
+        (Err(_), Some(error)) | (Err(error), None) => return Accepted::None(error),
     };
-    let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
-    let until = after(began(&core, Phase::Starting), patience);
-    let error = match race(&core, Some(token), &mut starting, Some(until)).announcing().await {
-        Raced::Done(Ok(started)) => {
-            let child = match started {
-                Ok(child) => child,
-                // Whatever comes out of a start that is cancelled by now, the cancel is what happened.
-                Err(_) if core.seat.token.is_cancelled() => {
-                    return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
-                }
-                Err(error) => return Err(error),
-            };
-            guard.open = true;
-            let error = match catch_unwind(AssertUnwindSafe(|| child.local_agent().is_some())) {
-                Ok(local) if !core.seat.token.is_cancelled() => return Ok((child, local)),
-                Ok(_) => StartError::Cancelled { cause: core.cause_or_inherited() },
-                Err(panic) => panicked(&core, &*panic),
-            };
-            drop(starting);
-            Box::pin(close(guard, &core, child)).await;
-            return Err(error);
-        }
-        Raced::Done(Err(panic)) => return Err(panicked(&core, &*panic)),
-        Raced::Cancelled => StartError::Cancelled { cause: core.cause_or_inherited() },
-        Raced::Late => StartError::StartTimeout { provider: core.provider.clone(), after: patience },
-    };
+    match catch_unwind(AssertUnwindSafe(|| child.local_agent().is_some())) {
+        Ok(local) => Accepted::Child(child, local),
+        Err(panic) => Accepted::Late(child, panicked(core, &*panic)),
+    }
+}
+
+/// A start that is cut short is told by its token, given the grace, and dropped; a child that comes out of it late is
+/// closed.
+async fn cut_short(guard: &mut DriverGuard, core: &Arc<RunCore>, mut starting: BoxFuture<'_, Started>) {
     core.seat.token.cancel();
     let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
-    let late = race(&core, None, &mut starting, Some(after(Instant::now(), grace))).await;
+    let late = race(core, None, &mut starting, Some(after(Instant::now(), grace))).await;
     drop_contained(starting);
     if let Raced::Done(Ok(Ok(child))) = late {
-        guard.open = true;
-        Box::pin(close(guard, &core, child)).await;
+        close(guard, core, child).await;
     }
-    Err(error)
 }
 
 fn panicked(core: &RunCore, panic: &(dyn Any + Send)) -> StartError {

@@ -1,9 +1,8 @@
-//! The runs that are not gone: found by id, and looked over in one sweep.
+//! The runs that are not gone, looked over in one sweep.
 
 use crate::core::RunCore;
-use dashmap::DashMap;
 use std::{
-    hash::{BuildHasherDefault, Hasher},
+    hash::Hasher,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 use subagents_seam::RunId;
@@ -15,11 +14,10 @@ type Page = Mutex<Vec<Option<Arc<RunCore>>>>;
 
 /// Entered and left by the registry alone; read by anybody.
 ///
-/// A sweep over a hash map follows a counted guard per entry, and that keeps the processor from fetching ahead. So the
-/// runs stand in pages as well, and each record lies in its run's first bytes.
+/// Pages, not a hash map: each run passes in and out once, while a look by id is rare, and a sweep over a map follows a
+/// counted guard per entry, which keeps the processor from fetching ahead. Each record lies in its run's first bytes.
 #[derive(Default)]
 pub(crate) struct Index {
-    by_id: DashMap<RunId, (Arc<RunCore>, u32), BuildHasherDefault<IdHasher>>,
     pages: RwLock<Vec<Arc<Page>>>,
     free: Mutex<Vec<u32>>,
 }
@@ -45,12 +43,12 @@ impl Index {
         {
             page[slot] = Some(core.clone());
         }
-        self.by_id.insert(core.id(), (core.clone(), place));
+        core.set_place(place);
     }
 
     /// True for whoever took it out.
-    pub(crate) fn remove(&self, id: RunId) -> bool {
-        let Some((_, (_, place))) = self.by_id.remove(&id) else { return false };
+    pub(crate) fn remove(&self, core: &RunCore) -> bool {
+        let Some(place) = core.take_place() else { return false };
         if let Some((page, slot)) = self.slot(place) {
             drop(whole(page.lock())[slot].take());
         }
@@ -58,12 +56,15 @@ impl Index {
         true
     }
 
+    /// Looks through the live runs: for a person with an id, not for the path of a run.
     pub(crate) fn get(&self, id: RunId) -> Option<Arc<RunCore>> {
-        self.by_id.get(&id).map(|entry| entry.0.clone())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
+        let mut found = None;
+        self.for_each(|core| {
+            if core.id() == id {
+                found = Some(core.clone());
+            }
+        });
+        found
     }
 
     /// Shows every run; one page is locked at a time.
@@ -77,7 +78,7 @@ impl Index {
 
     /// The runs that are there now.
     pub(crate) fn all(&self) -> Vec<Arc<RunCore>> {
-        let mut all = Vec::with_capacity(self.len());
+        let mut all = Vec::new();
         self.for_each(|core| all.push(core.clone()));
         all
     }

@@ -213,7 +213,8 @@ impl SubagentService {
         BatchBuilder::new(self.clone(), parent.into(), provider.into())
     }
 
-    /// Cancels one run by its id, from anywhere. False where no such run lives.
+    /// Cancels one run by its id, from anywhere. False where no such run lives. It looks through the live runs; with a
+    /// [`RunWatcher`](crate::RunWatcher) there is nothing to look for.
     pub fn cancel(&self, run: RunId, cause: CancelCause) -> bool {
         let core = self.shared().runs.get(run);
         core.inspect(|core| core.request_cancel(cause)).is_some()

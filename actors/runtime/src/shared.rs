@@ -149,7 +149,7 @@ impl Shared {
 
     /// Takes a gone run out; true for the first to do so.
     pub(crate) fn take_out(&self, core: &RunCore) -> bool {
-        self.runs.remove(core.id())
+        self.runs.remove(core)
     }
 
     /// One live run less; for whoever took it out.
@@ -163,14 +163,13 @@ impl Shared {
         }
     }
 
-    /// Nothing happens any more: listeners see the end, and what is kept stands alone.
+    /// Nothing happens any more: listeners see the end.
     pub(crate) fn end(&self) {
         for root in &self.roots {
             if let Some(scoped) = root.seat.scoped.get() {
                 scoped.end();
             }
         }
-        self.kept.end();
         self.channel.end();
     }
 

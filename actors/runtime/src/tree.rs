@@ -13,22 +13,25 @@ use subagents_seam::{Node, NodeKind, Phase, StopReason, Tree, Wait};
 
 pub(crate) fn snapshot(shared: &Shared) -> Tree {
     let now = shared.clock.now();
-    let mut nodes = Vec::with_capacity(1 + shared.roots.len() + shared.runs.len());
+    let mut nodes = Vec::with_capacity(1 + shared.roots.len() + shared.live());
     nodes.push(service_node(shared));
     nodes.extend(shared.roots.iter().map(|root| root_node(&root, root.revision.load(Acquire))));
+    let mut queued = false;
     shared.runs.for_each(|core| {
         let (state, revision) = core.look();
         // One without a revision is on its way in and was announced to nobody.
         if revision == 0 || state.phase() == Phase::Gone {
             return;
         }
+        queued |= state.phase() == Phase::Queued;
         nodes.push(run_node_at(core, state, revision, core.since(state.phase())));
         if let Some(process) = core.live().and_then(Live::process) {
             nodes.push(process_node(core, &process));
         }
     });
+    let now = shared.clock.stamp(now);
     let (gone, forgotten) = shared.kept.nodes(now);
-    Tree::new(shared.clock.stamp(now), nodes, gone, forgotten)
+    Tree::new(now, nodes, gone, forgotten, queued)
 }
 
 fn service_node(shared: &Shared) -> Node {

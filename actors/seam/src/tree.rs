@@ -221,9 +221,11 @@ pub struct Tree {
 
 impl Tree {
     #[doc(hidden)]
-    pub fn new(taken_at: Timestamp, nodes: Vec<Node>, gone: Vec<Node>, forgotten: u64) -> Self {
+    pub fn new(taken_at: Timestamp, nodes: Vec<Node>, gone: Vec<Node>, forgotten: u64, queued: bool) -> Self {
         let mut tree = Self { taken_at, nodes, gone, forgotten };
-        tree.number_the_queue();
+        if queued {
+            tree.number_the_queue();
+        }
         tree
     }
 
@@ -398,7 +400,7 @@ mod tests {
             first,
             service,
         ];
-        let drawn = Tree::new(Timestamp(1_500), nodes, Vec::new(), 0).to_string();
+        let drawn = Tree::new(Timestamp(1_500), nodes, Vec::new(), 0, true).to_string();
         assert_eq!(
             drawn,
             "service\n├─ wc review x · running\n│  └─ wc · running\n\
@@ -410,6 +412,6 @@ mod tests {
     #[test]
     fn a_node_whose_parent_left_is_still_drawn() {
         let orphan = run(AgentId::new().into(), 1, None);
-        assert_eq!(Tree::new(Timestamp(0), vec![orphan], Vec::new(), 0).to_string(), "wc · running\n");
+        assert_eq!(Tree::new(Timestamp(0), vec![orphan], Vec::new(), 0, false).to_string(), "wc · running\n");
     }
 }
