@@ -8,3 +8,8 @@ pub use subagents_seam::*;
 
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;
+
+/// The snippets of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

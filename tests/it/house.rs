@@ -211,3 +211,32 @@ fn the_default_build_stays_small() {
     let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(crates.len() > 10 && crates.len() <= 90, "{} crates", crates.len());
 }
+
+/// The names in the second column of a table's rows, without the word *suite*.
+fn promised(page: &str) -> Vec<String> {
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let cells = rows.filter_map(|row| row.trim_end_matches(" |").rsplit_once(" | ").map(|(_, cell)| cell));
+    let names = cells.flat_map(|cell| cell.split(", ")).filter(|name| *name != "suite");
+    names.map(|name| name.trim_matches('`').to_owned()).collect()
+}
+
+#[test]
+fn every_guarantee_names_tests_that_exist() {
+    let page = read("GUARANTEES.md");
+    let (given, _) = page.split_once("## What is not guaranteed").expect("both halves");
+    let names = promised(given);
+    assert!(names.len() > 40, "{}", names.len());
+    let mut all = sources("tests");
+    all.extend(sources("actors"));
+    for name in names {
+        let test = format!("fn {name}(");
+        let found = all.iter().any(|(_, text)| {
+            text.match_indices(&test).any(|(at, _)| {
+                let before = &text[..at];
+                let item = before.rfind("\n\n").map_or(before, |from| &before[from..]);
+                item.contains("#[test]") || item.contains("#[tokio::test")
+            })
+        });
+        assert!(found, "GUARANTEES.md names {name}, and there is no such test");
+    }
+}

@@ -1,4 +1,7 @@
-//! The real program, and the house as a whole. One binary: linking is what costs.
+//! The real program, the providers under the real runtime, and the house as a whole. One binary: linking is what costs.
 
 mod cli;
+mod contract;
+mod exec;
 mod house;
+mod processes;

@@ -1,14 +1,12 @@
 //! One way to run the program, with a deadline, and a look at what it leaves behind.
 
+use crate::processes::{Mark, VARIABLE};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
     io::{Read, Write},
     process::{Child, Command, Output, Stdio},
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -18,23 +16,19 @@ pub(crate) use rustix::process::Signal;
 /// No test waits longer than this for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The variable by which everything below one run of the program is found again.
-const MARK: &str = "SUBJECT_OF_TEST";
-
 /// One run of the program.
 #[derive(Debug)]
 pub(crate) struct Run {
     command: Command,
-    mark: String,
+    mark: Mark,
     input: Vec<u8>,
 }
 
 /// `subagents` with these arguments. Its stdin is empty unless something else is said.
 pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let mark = Mark::fresh();
     let mut command = program(env!("CARGO_BIN_EXE_subagents"));
-    command.args(args).env(MARK, &mark);
+    command.args(args).env(VARIABLE, mark.value());
     for name in ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG"] {
         command.env_remove(name);
     }
@@ -77,7 +71,7 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) child: Child,
-    mark: String,
+    mark: Mark,
 }
 
 impl Live {
@@ -89,8 +83,8 @@ impl Live {
     /// Waits until `count` processes are alive, the program itself among them.
     pub(crate) fn until_alive(&self, count: usize) {
         let begun = Instant::now();
-        while alive(&self.mark).len() < count {
-            assert!(begun.elapsed() < PATIENCE, "only {:?} are alive", alive(&self.mark));
+        while self.mark.alive().len() < count {
+            assert!(begun.elapsed() < PATIENCE, "only {:?} are alive", self.mark.alive());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -105,7 +99,7 @@ impl Live {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                return (status.code(), alive(&self.mark));
+                return (status.code(), self.mark.alive());
             }
             let late = begun.elapsed() > PATIENCE;
             if late {
@@ -128,14 +122,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    fn of(child: Child, input: Vec<u8>, mark: &str) -> Self {
+    fn of(child: Child, input: Vec<u8>, mark: &Mark) -> Self {
         let output = wait(child, input);
         let text = |bytes| String::from_utf8(bytes).expect("the output is text");
         Self {
             code: output.status.code(),
             out: text(output.stdout),
             err: text(output.stderr),
-            left: alive(mark),
+            left: mark.alive(),
         }
     }
 
@@ -173,17 +167,4 @@ pub(crate) fn read_until(from: &mut impl Read, text: &str) -> String {
         read.push(byte[0]);
     }
     String::from_utf8(read).expect("the output is text")
-}
-
-/// The command lines of all processes with this mark. A zombie has neither command line nor environment.
-fn alive(mark: &str) -> Vec<String> {
-    let variable = format!("{MARK}={mark}");
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let processes = processes.flatten().filter_map(|process| {
-        let environment = std::fs::read(process.path().join("environ")).ok()?;
-        let marked = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
-        let command = std::fs::read(process.path().join("cmdline")).ok()?;
-        marked.then(|| String::from_utf8_lossy(&command).replace('\0', " "))
-    });
-    processes.collect()
 }
