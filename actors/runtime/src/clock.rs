@@ -21,7 +21,9 @@ impl Clock {
     }
 
     pub(crate) fn micros(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.origin).as_micros()).unwrap_or(u64::MAX / 2)
+        // Not `as_micros`, which divides 128 bits.
+        let since = at.saturating_duration_since(self.origin);
+        since.as_secs() * 1_000_000 + u64::from(since.subsec_micros())
     }
 
     pub(crate) fn instant(&self, micros: u64) -> Instant {

@@ -287,21 +287,19 @@ impl fmt::Debug for RunWatcher {
 
 /// The settlement: from the cell that actor and handle share, or as the run actor's reply.
 async fn settled(core: &RunCore) -> Settled {
-    // Twice: a message that was in the mailbox of an actor that ends is dropped, and then the answer is there, or the
-    // record takes the waiter itself.
-    for actor in [core.actor(), None] {
-        if let Some(outcome) = core.outcome() {
-            return outcome;
-        }
+    if let Some(outcome) = core.outcome() {
+        return outcome;
+    }
+    if let Some(actor) = core.actor() {
         let (waiter, answer) = oneshot::channel();
-        match actor {
-            // Where the actor is gone the message is dropped with its waiter, and the answer is an error at once.
-            Some(actor) => drop(actor.send_message(RunMessage::Result(waiter))),
-            None => core.await_settled(waiter),
-        }
+        let _ = actor.send_message(RunMessage::Result(waiter));
         if let Ok(outcome) = answer.await {
             return outcome;
         }
+        // A message that was in the mailbox of an actor that ends is dropped with its waiter.
     }
-    core.outcome().unwrap_or(Err(ResultError::RuntimeGone))
+    let (waiter, answer) = oneshot::channel();
+    core.await_settled(waiter);
+    let outcome = answer.await.ok();
+    outcome.or_else(|| core.outcome()).unwrap_or(Err(ResultError::RuntimeGone))
 }

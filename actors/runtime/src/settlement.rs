@@ -10,6 +10,7 @@ pub(crate) type Settled = Result<Arc<SubagentResult>, ResultError>;
 
 /// How the child's `run` ended.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and the large one is the common one")]
 pub(crate) enum Ending {
     /// It returned.
     Returned(Result<SubagentResult, ResultError>),
@@ -66,7 +67,7 @@ fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
         if !blank_is_fine && result.structured.is_none() && result.output.is_blank() {
             result.output = Content::EMPTY;
             result.stop_reason = StopReason::Error;
-            result.diagnostic = Some(Diagnostic::new("empty-answer", "the child ended without an answer"));
+            result.diagnostic = Some(Diagnostic::fixed("empty-answer", "the child ended without an answer"));
         } else {
             result.diagnostic = None;
         }
@@ -80,7 +81,7 @@ fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
                 ("unknown", "the child gave no reason")
             }
         };
-        result.diagnostic = Some(Diagnostic::new(category, text));
+        result.diagnostic = Some(Diagnostic::fixed(category, text));
     }
     result
 }
@@ -95,7 +96,7 @@ fn cancelled(result: Option<SubagentResult>, cause: &CancelCause) -> SubagentRes
         (StopReason::Aborted, "cancelled")
     };
     result.stop_reason = stop_reason;
-    result.diagnostic = Some(Diagnostic::new(category, &cause.to_string()));
+    result.diagnostic = Some(cause.diagnostic(category));
     result
 }
 

@@ -41,21 +41,42 @@ impl CancelCause {
     }
 }
 
+impl CancelCause {
+    /// The cause in words, where it has none of its own.
+    const fn words(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Requested(None) => "a caller cancelled it",
+            Self::Requested(Some(_)) => return None,
+            Self::Token => "the token of its request was cancelled",
+            Self::Parent => "its parent ended or was cancelled",
+            Self::Dropped => "its handle was dropped",
+            Self::Disposed => "it was disposed before it had settled",
+            Self::ServiceDropped => "the service was dropped",
+            Self::RootDropped => "the root above it was dropped",
+            Self::Deadline(DeadlineKind::Idle) => "its idle deadline passed",
+            Self::Deadline(DeadlineKind::Total) => "its total deadline passed",
+            Self::Deadline(DeadlineKind::Batch) => "the deadline of its batch passed",
+            Self::Batch => "its batch stopped",
+            Self::Shutdown => "the service shuts down",
+            Self::OwnerLost => "the actor that owned it failed",
+        })
+    }
+
+    /// The cause as a diagnostic of `category`.
+    pub fn diagnostic(&self, category: &'static str) -> Diagnostic {
+        match self.words() {
+            Some(words) => Diagnostic::fixed(category, words),
+            None => Diagnostic::new(category, &self.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for CancelCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Requested(None) => f.write_str("a caller cancelled it"),
-            Self::Requested(Some(reason)) => write!(f, "a caller cancelled it: {reason}"),
-            Self::Token => f.write_str("the token of its request was cancelled"),
-            Self::Parent => f.write_str("its parent ended or was cancelled"),
-            Self::Dropped => f.write_str("its handle was dropped"),
-            Self::Disposed => f.write_str("it was disposed before it had settled"),
-            Self::ServiceDropped => f.write_str("the service was dropped"),
-            Self::RootDropped => f.write_str("the root above it was dropped"),
-            Self::Deadline(kind) => write!(f, "its {kind} deadline passed"),
-            Self::Batch => f.write_str("its batch stopped"),
-            Self::Shutdown => f.write_str("the service shuts down"),
-            Self::OwnerLost => f.write_str("the actor that owned it failed"),
+        match (self.words(), self) {
+            (Some(words), _) => f.write_str(words),
+            (None, Self::Requested(Some(reason))) => write!(f, "a caller cancelled it: {reason}"),
+            (None, _) => f.write_str("it was cancelled"),
         }
     }
 }
@@ -70,16 +91,6 @@ pub enum DeadlineKind {
     Total,
     /// The deadline of the whole batch.
     Batch,
-}
-
-impl fmt::Display for DeadlineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Idle => "idle",
-            Self::Total => "total",
-            Self::Batch => "batch",
-        })
-    }
 }
 
 /// Why a start was refused or failed: no handle, no lifecycle event, nothing left of it (SPEC 3.3).

@@ -181,7 +181,7 @@ impl SubagentResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     category: Cow<'static, str>,
-    text: Box<str>,
+    text: Cow<'static, str>,
 }
 
 impl Diagnostic {
@@ -192,6 +192,11 @@ impl Diagnostic {
         let clean = clean.trim();
         let clean = if clean.is_empty() { "no details were given" } else { clean };
         Self { category: category.into(), text: text::bounded(clean, text::DIAGNOSTIC_BYTES).into() }
+    }
+
+    /// A diagnostic that is known beforehand: nothing is copied. The text is taken as it is.
+    pub const fn fixed(category: &'static str, text: &'static str) -> Self {
+        Self { category: Cow::Borrowed(category), text: Cow::Borrowed(text) }
     }
 
     /// The category, in kebab case.
