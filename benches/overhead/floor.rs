@@ -46,7 +46,7 @@ impl Actor for Child {
     ) -> Result<(), ActorProcessingErr> {
         match state.hold {
             Hold::No => state.settle(),
-            Hold::UntilReleased => {}
+            Hold::UntilReleased | Hold::UntilCancelled => {}
         }
         Ok(())
     }

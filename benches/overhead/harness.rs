@@ -22,6 +22,8 @@ pub(crate) enum Hold {
     No,
     /// It answers when it is released, and is idle until then.
     UntilReleased,
+    /// It is idle until it is cancelled, and nothing is held to release it.
+    UntilCancelled,
 }
 
 /// A way to delegate, in the three steps that all ways have in common.
@@ -92,17 +94,12 @@ pub(crate) fn bytes<P: Peer>(runs: u32) -> f64 {
         let mut alive = Vec::with_capacity(runs as usize);
         alloc::begin();
         for _ in 0..runs {
-            alive.push(peer.start(Hold::UntilReleased).await);
+            alive.push(peer.start(Hold::UntilCancelled).await);
         }
         idle().await;
         let counted = alloc::end();
-        for run in &mut alive {
-            peer.release(run);
-        }
-        for mut run in alive {
-            assert_eq!(peer.result(&mut run).await, OK.len());
-            peer.dispose(run).await;
-        }
+        peer.cancel_all(&mut alive).await;
+        drop(alive);
         peer.close().await;
         counted.live_bytes / f64::from(runs)
     })
@@ -185,7 +182,7 @@ pub(crate) fn hung<P: Peer>(runs: u32) -> Hung {
         let peer = P::open().await;
         let mut alive = Vec::with_capacity(runs as usize);
         for _ in 0..runs {
-            alive.push(peer.start(Hold::UntilReleased).await);
+            alive.push(peer.start(Hold::UntilCancelled).await);
         }
         idle().await;
         let mut snapshots = Vec::new();

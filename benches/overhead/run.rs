@@ -2,6 +2,7 @@
 //! one subscriber, the token, the deadlines, supervision. The child does nothing.
 
 use crate::harness::{Hold, OK, Peer};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use subagents::{
@@ -21,6 +22,7 @@ struct Host {
     service: SubagentService,
     root: Root,
     releases: Releases,
+    hung: Arc<AtomicBool>,
 }
 
 pub(crate) struct Delegated {
@@ -39,10 +41,15 @@ impl Releases {
     }
 }
 
-struct NoOp(Releases);
+struct NoOp {
+    releases: Releases,
+    /// Set while children are to stay until they are cancelled.
+    hung: Arc<AtomicBool>,
+}
 
 enum NoOpChild {
     Ready,
+    Hung,
     Held(oneshot::Receiver<()>),
 }
 
@@ -50,18 +57,26 @@ impl SubagentProvider for NoOp {
     type Child = NoOpChild;
 
     async fn start(&self, _: StartContext) -> Result<NoOpChild, StartError> {
-        Ok(self.0.lock().pop().map_or(NoOpChild::Ready, NoOpChild::Held))
+        if self.hung.load(Relaxed) {
+            return Ok(NoOpChild::Hung);
+        }
+        Ok(self.releases.lock().pop().map_or(NoOpChild::Ready, NoOpChild::Held))
     }
 }
 
 impl Child for NoOpChild {
     async fn run(&mut self, cx: RunContext) -> Result<SubagentResult, ResultError> {
-        if let Self::Held(release) = self {
-            tokio::select! {
+        match self {
+            Self::Ready => {}
+            Self::Hung => {
+                cx.cancelled().await;
+                return Ok(SubagentResult::aborted(Content::EMPTY));
+            }
+            Self::Held(release) => tokio::select! {
                 biased;
                 _ = release => {}
                 () = cx.cancelled() => return Ok(SubagentResult::aborted(Content::EMPTY)),
-            }
+            },
         }
         Ok(SubagentResult::completed(OK))
     }
@@ -73,9 +88,9 @@ impl<const WATCHED: bool> Peer for Run<WATCHED> {
 
     #[expect(clippy::disallowed_methods, reason = "the subscriber's task is the host's, not the service's")]
     async fn open() -> Self {
-        let releases = Releases::default();
+        let (releases, hung) = (Releases::default(), Arc::new(AtomicBool::new(false)));
         let service = SubagentService::builder()
-            .provider(PROVIDER, NoOp(releases.clone()))
+            .provider(PROVIDER, NoOp { releases: releases.clone(), hung: hung.clone() })
             .deadlines(Deadlines::new().total(HOUR))
             .build()
             .expect("a service");
@@ -84,13 +99,17 @@ impl<const WATCHED: bool> Peer for Run<WATCHED> {
             tokio::spawn(async move { while events.next().await.is_some() {} });
         }
         let root = service.root("/").expect("a root");
-        Self(Arc::new(Host { service, root, releases }))
+        Self(Arc::new(Host { service, root, releases, hung }))
     }
 
     async fn start(&self, hold: Hold) -> Delegated {
-        let Host { service, root, releases } = &*self.0;
+        let Host { service, root, releases, hung } = &*self.0;
         let release = match hold {
             Hold::No => None,
+            Hold::UntilCancelled => {
+                hung.store(true, Relaxed);
+                None
+            }
             Hold::UntilReleased => {
                 let (release, released) = oneshot::channel();
                 releases.lock().push(released);

@@ -31,7 +31,7 @@ impl Peer for Task {
                 };
                 (None, tokio::spawn(work))
             }
-            Hold::UntilReleased => {
+            Hold::UntilReleased | Hold::UntilCancelled => {
                 let (release, released) = oneshot::channel::<()>();
                 let work = async move {
                     let _ = released.await;

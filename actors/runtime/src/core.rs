@@ -6,7 +6,7 @@ use crate::{
     progress::Live,
     run::{self, Effect, Input, State},
     run_actor::RunMessage,
-    seat::{Flag, Place, RootCore, Seat, Seated},
+    seat::{Flag, Place, Seat},
     settlement::{Ending, Settled, Shown, conclude},
     shared::{Ids, Shared, Standing},
 };
@@ -62,7 +62,6 @@ pub(crate) struct RunCore {
     /// The code of the error that rejected the start.
     rejection: OnceLock<&'static str>,
     pub(crate) parent: Place,
-    pub(crate) root: Arc<RootCore>,
     pub(crate) shared: Arc<Shared>,
     deadlines: Option<Box<Deadlines>>,
     /// The run's own lock: a change of its state and what is sent of it are one.
@@ -81,7 +80,8 @@ struct Waiting {
     actor: Option<ActorRef<RunMessage>>,
     /// Rarely anybody: most look when it is there.
     callers: Option<Box<Callers>>,
-    seated: Option<Seated>,
+    /// Whether it still sits below its parent.
+    seated: bool,
 }
 
 #[derive(Default)]
@@ -92,8 +92,8 @@ struct Callers {
 }
 
 pub(crate) struct NewRun {
+    /// Where a seat was taken for it.
     pub(crate) parent: Place,
-    pub(crate) seated: Seated,
     pub(crate) max_depth: Option<u32>,
     pub(crate) provider: Name,
     pub(crate) label: Option<Name>,
@@ -103,10 +103,9 @@ pub(crate) struct NewRun {
 
 impl RunCore {
     pub(crate) fn new(shared: Arc<Shared>, ids: Ids, new: NewRun) -> Self {
-        let NewRun { parent, seated, max_depth, provider, label, deadlines, blank_is_fine } = new;
+        let NewRun { parent, max_depth, provider, label, deadlines, blank_is_fine } = new;
         let above = parent.seat();
         let seat = Seat::new(ids.agent, above.depth + 1, max_depth, above.token.child_token());
-        let root = parent.root().clone();
         Self {
             record: AtomicU64::new(u64::from(State::QUEUED.bits())),
             since: [ids.now, 0, 0, 0, 0].map(AtomicU64::new),
@@ -128,10 +127,9 @@ impl RunCore {
             leak: OnceLock::new(),
             rejection: OnceLock::new(),
             parent,
-            root,
             shared,
             deadlines,
-            waiting: Mutex::new(Waiting { actor: None, callers: None, seated: Some(seated) }),
+            waiting: Mutex::new(Waiting { actor: None, callers: None, seated: true }),
         }
     }
 
@@ -291,10 +289,12 @@ impl RunCore {
         self.borrowed.set(true);
     }
 
-    /// It was turned away before it entered: the place above is free of it.
-    pub(crate) fn abandon(&self) {
-        let seated = self.waiting().seated.take();
-        drop(seated);
+    /// The place above is free of it, once.
+    pub(crate) fn leave_seat(&self) {
+        let seated = std::mem::take(&mut self.waiting().seated);
+        if seated {
+            self.parent.leave_seat();
+        }
     }
 
     /// Shows an unchanged state to listeners, with a revision of its own.
@@ -365,13 +365,13 @@ impl RunCore {
         if let Some(scoped) = self.seat.scoped.get() {
             scoped.end();
         }
-        let (actor, callers, seated) = {
+        let (actor, callers) = {
             let mut waiting = self.waiting();
-            (waiting.actor.take(), waiting.callers.take(), waiting.seated.take())
+            (waiting.actor.take(), waiting.callers.take())
         };
         drop(actor);
         // Gone child-first: the place above may go only now.
-        drop(seated);
+        self.leave_seat();
         self.taken_out.set(true);
         self.seat.wake();
         if let Some(live) = self.live.get() {
@@ -499,6 +499,13 @@ fn pack(state: State, revision: u64) -> u64 {
 fn unpack(record: u64) -> (State, u64) {
     #[expect(clippy::cast_possible_truncation, reason = "the low byte is the state")]
     (State::from_bits(record as u8), record >> 8)
+}
+
+impl Drop for RunCore {
+    fn drop(&mut self) {
+        // One that never entered, or whose end nobody saw.
+        self.leave_seat();
+    }
 }
 
 impl RunLink for RunCore {

@@ -204,8 +204,8 @@ impl Registry {
 
 /// Turns a start away before anything of it exists.
 fn refuse(core: &Arc<RunCore>, reply: Option<StartReply>, error: StartError) {
-    core.root.uncount_start();
-    core.abandon();
+    core.parent.root().uncount_start();
+    core.leave_seat();
     if let Some(reply) = reply {
         let _ = reply.send(Err(error));
     }

@@ -182,10 +182,14 @@ impl Place {
         }
     }
 
+    /// The root at the top. A walk: most runs stand right below it.
     pub(crate) fn root(&self) -> &Arc<RootCore> {
-        match self {
-            Self::Root(root) => root,
-            Self::Run(run) => &run.root,
+        let mut place = self;
+        loop {
+            match place {
+                Self::Root(root) => return root,
+                Self::Run(run) => place = &run.parent,
+            }
         }
     }
 
@@ -217,43 +221,39 @@ impl Place {
     }
 
     /// Takes a seat below: the depth is judged, the start counted, and this place is not gone before the child is.
-    pub(crate) fn take_seat(&self, cap: Option<u32>, start_cap: u64) -> Result<Seated, StartError> {
+    pub(crate) fn take_seat(&self, cap: Option<u32>, start_cap: u64) -> Result<(), StartError> {
         let seat = self.seat();
         // Counted first and judged second: whoever ends this place afterwards sees the child and waits for it.
         seat.children.fetch_add(1, SeqCst);
-        let seated = Seated { place: self.clone() };
-        if seat.is_ended() {
-            return Err(StartError::ParentGone);
+        let judged = if seat.is_ended() {
+            Err(StartError::ParentGone)
+        } else {
+            lineage::child_depth(seat.depth, lineage::tighter(seat.max_depth, cap))
+                .and_then(|_| self.root().count_start(start_cap))
+        };
+        if judged.is_err() {
+            self.leave_seat();
         }
-        lineage::child_depth(seat.depth, lineage::tighter(seat.max_depth, cap))?;
-        self.root().count_start(start_cap)?;
-        Ok(seated)
+        judged
+    }
+
+    /// The child that sat here is gone.
+    pub(crate) fn leave_seat(&self) {
+        let seat = self.seat();
+        if seat.children.fetch_sub(1, SeqCst) == 1 {
+            seat.wake();
+            if let Self::Root(root) = self
+                && seat.is_ended()
+            {
+                root.shared.remove_root(root);
+            }
+        }
     }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.node_id().fmt(f)
-    }
-}
-
-/// A child's hold on the place above it; dropped when the child is gone.
-#[derive(Debug)]
-pub(crate) struct Seated {
-    place: Place,
-}
-
-impl Drop for Seated {
-    fn drop(&mut self) {
-        let seat = self.place.seat();
-        if seat.children.fetch_sub(1, SeqCst) == 1 {
-            seat.wake();
-            if let Place::Root(root) = &self.place
-                && seat.is_ended()
-            {
-                root.shared.remove_root(root);
-            }
-        }
     }
 }
 

@@ -170,11 +170,10 @@ impl SubagentService {
             return Err(StartError::Cancelled { cause: CancelCause::Token });
         }
         let place = Place::of(request.get_parent(), shared).ok_or(StartError::ParentGone)?;
-        let seated = place.take_seat(cap, shared.max_starts)?;
+        place.take_seat(cap, shared.max_starts)?;
         let max_depth = lineage::tighter(place.seat().max_depth, cap);
         let new = NewRun {
             parent: place,
-            seated,
             max_depth,
             provider: entry.name.clone(),
             label: request.get_label().cloned(),
