@@ -4,11 +4,12 @@
 use crate::{
     events::Item,
     progress::Live,
+    registry::RegistryMessage,
     run::{self, Effect, Input, State},
     run_actor::RunMessage,
     seat::{Flag, Place, Seat},
     settlement::{Ending, Settled, Shown, conclude},
-    shared::{Ids, Shared, Standing},
+    shared::{Ids, Shared},
 };
 use ractor::ActorRef;
 use std::{
@@ -52,6 +53,8 @@ pub(crate) struct RunCore {
     borrowed: Flag,
     local: Flag,
     taken_out: Flag,
+    /// Whether it holds, borrows or waits for a slot.
+    limited: Flag,
     blank_is_fine: bool,
     place: AtomicU32,
     pub(crate) seat: Seat,
@@ -119,6 +122,7 @@ impl RunCore {
             borrowed: Flag::default(),
             local: Flag::default(),
             taken_out: Flag::default(),
+            limited: Flag::default(),
             blank_is_fine,
             place: AtomicU32::new(NO_PLACE),
             seat,
@@ -285,8 +289,9 @@ impl RunCore {
         self.ticket.store(ticket, Release);
     }
 
-    pub(crate) fn set_borrowed(&self) {
-        self.borrowed.set(true);
+    pub(crate) fn set_limited(&self, borrowed: bool) {
+        self.limited.set(true);
+        self.borrowed.set(borrowed);
     }
 
     /// The place above is free of it, once.
@@ -374,6 +379,10 @@ impl RunCore {
         self.leave_seat();
         self.taken_out.set(true);
         self.seat.wake();
+        if self.limited.is_up() {
+            // Its slot is free.
+            self.shared.tell(RegistryMessage::Leave(self.id));
+        }
         if let Some(live) = self.live.get() {
             live.wake();
         }
@@ -388,17 +397,6 @@ impl RunCore {
 
     pub(crate) fn leaked(&self, what: impl Into<Arc<str>>) {
         let _ = self.leak.set(what.into());
-    }
-
-    /// In a failed service nobody handles exits: whoever brings the last fact finishes the run.
-    pub(crate) fn finish_without_registry(self: &Arc<Self>) {
-        if self.shared.standing() == Standing::Failed {
-            self.actor_done();
-            // The message that it is gone may have been lost with the registry.
-            if self.is_gone() {
-                self.farewell();
-            }
-        }
     }
 
     // ---- cancel

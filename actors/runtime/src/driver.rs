@@ -7,7 +7,6 @@ use crate::race::{Raced, Token, drop_contained, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     handle::SubagentRun,
-    registry::RegistryMessage,
     run::Effect,
     settlement::Ending,
     shared::Standing,
@@ -41,7 +40,7 @@ pub(crate) struct Assignment {
     pub(crate) permit: Option<oneshot::Receiver<bool>>,
 }
 
-/// Whatever ends the driver's task, the run settles, and the registry hears of it.
+/// Whatever ends the driver's task: the run settles, and goes with its actor, whichever of the two is last.
 pub(crate) struct DriverGuard {
     core: Arc<RunCore>,
     /// Until the start is answered.
@@ -69,14 +68,10 @@ impl Drop for DriverGuard {
             }
         }
         if core.driver_done() == Effect::Gone {
-            // The registry has seen the actor's exit and waits for this.
-            if !core.shared.tell(RegistryMessage::DriverDone(core.clone())) {
-                core.farewell();
-            }
+            core.farewell();
         } else if let Some(actor) = core.actor() {
             actor.stop(None);
         }
-        core.finish_without_registry();
     }
 }
 

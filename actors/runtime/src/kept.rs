@@ -32,16 +32,14 @@ impl Kept {
     }
 
     pub(crate) fn push(&self, core: &RunCore) {
+        let record = (self.most > 0).then(|| (tree::run_node(core), core.outcome()));
         // The oldest is dropped outside the lock: it may be the last hold on a large result.
         let _dropped = {
             let mut ring = self.ring();
             let full = ring.records.len() >= self.most;
             ring.forgotten += u64::from(full);
-            if self.most == 0 {
-                return;
-            }
             let dropped = if full { ring.records.pop_front() } else { None };
-            ring.records.push_back((tree::run_node(core), core.outcome()));
+            ring.records.extend(record);
             dropped
         };
     }

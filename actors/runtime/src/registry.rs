@@ -6,7 +6,6 @@ use crate::{
     core::{RunCore, StartReply},
     driver::Assignment,
     index::IdHasher,
-    run::Effect,
     run_actor::RunActor,
     settlement::Ending,
     shared::{Shared, Standing},
@@ -18,9 +17,9 @@ use tokio::sync::oneshot;
 
 pub(crate) enum RegistryMessage {
     Start(Start),
-    /// A driver ended after its actor: the run is gone.
-    DriverDone(Arc<RunCore>),
-    /// Stop once nothing lives.
+    /// A run under a limit is gone: its slot is free.
+    Leave(RunId),
+    /// Nothing more comes: stop once nothing lives. Said again by the last run.
     Close,
     /// Kill what lives: the grace of a shutdown ran out.
     KillAll,
@@ -52,8 +51,7 @@ impl Drop for Registry {
                 if core.state().is_published() {
                     core.settle(Ending::Lost);
                 }
-                // The link has killed its actor; what is left is the driver's own end.
-                core.finish_without_registry();
+                // The link has killed its actor, whose end cuts the driver.
             }
         } else {
             shared.advance(Standing::Closed);
@@ -67,8 +65,6 @@ impl Drop for Registry {
 
 pub(crate) struct State {
     admission: Admission,
-    /// By the id of its actor.
-    runs: HashMap<u64, Arc<RunCore>, BuildHasherDefault<IdHasher>>,
     /// Of those that wait for a slot.
     permits: HashMap<RunId, oneshot::Sender<bool>, BuildHasherDefault<IdHasher>>,
     closing: bool,
@@ -81,7 +77,7 @@ impl Registry {
         _myself: ActorRef<RegistryMessage>,
         admission: Admission,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { admission, runs: HashMap::default(), permits: HashMap::default(), closing: false })
+        Ok(State { admission, permits: HashMap::default(), closing: false })
     }
 
     async fn handle(
@@ -92,15 +88,10 @@ impl Registry {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             RegistryMessage::Start(start) => self.start(&myself, start, state).await,
-            RegistryMessage::DriverDone(core) => {
-                if let Some(actor) = core.actor() {
-                    state.runs.remove(&actor.get_id().pid());
-                }
-                Self::farewell(&core, state);
-            }
+            RegistryMessage::Leave(run) => Self::leave(run, state),
             RegistryMessage::Close => state.closing = true,
             RegistryMessage::KillAll => {
-                for core in state.runs.values() {
+                for core in self.shared.runs.all() {
                     if let Some(actor) = core.actor() {
                         actor.kill();
                     }
@@ -116,28 +107,15 @@ impl Registry {
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<RegistryMessage>,
+        _myself: ActorRef<RegistryMessage>,
         event: SupervisionEvent,
-        state: &mut State,
+        _state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorTerminated(cell, _, _) | SupervisionEvent::ActorFailed(cell, _) = &event
-        {
-            let actor = cell.get_id().pid();
-            if let Some(core) = state.runs.get(&actor).cloned() {
-                if !core.state().is_driver_done() {
-                    // Killed or crashed: its guard cuts the driver, and the driver's guard tells us.
-                    core.cancel(CancelCause::OwnerLost);
-                    if core.state().is_published() {
-                        core.settle(Ending::Lost);
-                    }
-                }
-                if core.actor_done() == Effect::Gone {
-                    state.runs.remove(&actor);
-                    Self::farewell(&core, state);
-                }
-            }
+        // Overridden, since by default any exit of a child ends its supervisor. What an exit means for a run its
+        // actor's guard has done by itself: it does the same whether or not a supervisor is left.
+        if let SupervisionEvent::ActorFailed(cell, error) = event {
+            tracing::error!(actor = %cell.get_id(), %error, "a run actor failed; its run ends as an error");
         }
-        self.stop_when_empty(&myself, state);
         Ok(())
     }
 }
@@ -149,12 +127,13 @@ impl Registry {
             return refuse(&core, assignment.reply, StartError::Draining);
         }
         match state.admission.submit(core.id(), lane, core.parent.run_id()) {
-            Submission::Free | Submission::Admitted { borrowed: false } => {}
-            Submission::Admitted { borrowed: true } => core.set_borrowed(),
+            Submission::Free => {}
+            Submission::Admitted { borrowed } => core.set_limited(borrowed),
             Submission::Queued { ticket } => {
                 let (permit, permitted) = oneshot::channel();
                 assignment.permit = Some(permitted);
                 state.permits.insert(core.id(), permit);
+                core.set_limited(false);
                 core.set_ticket(ticket);
             }
             Submission::Full { queued, active } => {
@@ -166,25 +145,15 @@ impl Registry {
             core.announce();
         }
         let actor = RunActor::new(core.clone(), assignment);
-        match RunActor::spawn_linked(None, actor, (), myself.get_cell()).await {
-            Ok((actor, _)) => {
-                state.runs.insert(actor.get_id().pid(), core);
-            }
-            Err(error) => {
-                // The actor's guard has rejected the start; only the actor's own end is missing.
-                tracing::error!(run = %core.id(), %error, "a run actor did not start");
-                if core.actor_done() == Effect::Gone {
-                    Self::farewell(&core, state);
-                }
-            }
+        if let Err(error) = RunActor::spawn_linked(None, actor, (), myself.get_cell()).await {
+            // Its guard has rejected the start and taken the run out.
+            tracing::error!(run = %core.id(), %error, "a run actor did not start");
         }
     }
 
-    fn farewell(core: &Arc<RunCore>, state: &mut State) {
-        if core.ticket().is_some() {
-            state.permits.remove(&core.id());
-        }
-        let mut admitted = state.admission.leave(core.id());
+    fn leave(run: RunId, state: &mut State) {
+        state.permits.remove(&run);
+        let mut admitted = state.admission.leave(run);
         while let Some(Admitted { run, borrowed }) = admitted.pop() {
             let taken = state.permits.remove(&run).is_some_and(|permit| permit.send(borrowed).is_ok());
             if !taken {
@@ -192,11 +161,10 @@ impl Registry {
                 admitted.extend(state.admission.leave(run));
             }
         }
-        core.farewell();
     }
 
     fn stop_when_empty(&self, myself: &ActorRef<RegistryMessage>, state: &State) {
-        if state.closing && state.runs.is_empty() && self.shared.live() == 0 {
+        if state.closing && self.shared.live() == 0 {
             myself.stop(None);
         }
     }

@@ -4,6 +4,7 @@
 use crate::{
     core::RunCore,
     driver::{self, Assignment, DriverGuard},
+    run::Effect,
     settlement::{Ending, Settled},
 };
 use ractor::{ActorProcessingErr, ActorRef};
@@ -38,7 +39,8 @@ impl RunActor {
     }
 }
 
-/// Whatever ends the actor: the driver is cut, the run settles. After an ordinary end both are done already.
+/// Whatever ends the actor: the driver is cut, the run settles, and goes with its driver, whichever of the two is last.
+/// After an ordinary end the first two are done already.
 impl Drop for RunActor {
     fn drop(&mut self) {
         let work = std::mem::replace(self.work.get_mut().unwrap_or_else(PoisonError::into_inner), Work::None);
@@ -58,7 +60,9 @@ impl Drop for RunActor {
             }
             Work::None => {}
         }
-        self.core.finish_without_registry();
+        if self.core.actor_done() == Effect::Gone {
+            self.core.farewell();
+        }
     }
 }
 

@@ -154,12 +154,17 @@ impl Shared {
 
     /// One live run less; for whoever took it out.
     pub(crate) fn one_less(&self) {
-        if self.live.fetch_sub(1, AcqRel) == 1 && self.standing() != Standing::Open {
-            self.changed.notify_waiters();
-            if self.standing() == Standing::Failed {
+        if self.live.fetch_sub(1, AcqRel) == 1 {
+            match self.standing() {
+                Standing::Open => {}
+                // The registry waits for the last one.
+                Standing::Draining => {
+                    self.tell(RegistryMessage::Close);
+                }
                 // The registry went first: the last one out ends the streams.
-                self.end();
+                Standing::Closed | Standing::Failed => self.end(),
             }
+            self.changed.notify_waiters();
         }
     }
 
