@@ -31,6 +31,6 @@ impl Clock {
     }
 
     pub(crate) fn stamp(&self, micros: u64) -> Timestamp {
-        Timestamp(self.wall_ms + micros / 1_000)
+        Timestamp::from_millis(self.wall_ms + micros / 1_000)
     }
 }

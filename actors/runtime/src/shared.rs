@@ -115,7 +115,7 @@ impl Shared {
         let now = self.clock.now();
         let count = self.minted.fetch_add(1, Relaxed);
         let random = uuid::Uuid::new_v4().as_u128();
-        let ms = self.clock.stamp(now).0;
+        let ms = self.clock.stamp(now).as_millis();
         #[expect(clippy::cast_possible_truncation, reason = "each takes one half of what is random")]
         let (high, low) = ((random >> 64) as u64, random as u64);
         Ids { now, run: RunId::mint(ms, count, low), agent: AgentId::mint(ms, count, high.rotate_left(32)) }

@@ -9,7 +9,7 @@ use crate::{
     shared::{Shared, Standing},
 };
 use std::sync::{Arc, atomic::Ordering::Acquire};
-use subagents_seam::{Node, NodeKind, Phase, StopReason, Tree, Wait};
+use subagents_seam::{Node, NodeEnd, NodeKind, Phase, StopReason, Tree, Wait};
 
 pub(crate) fn snapshot(shared: &Shared) -> Tree {
     let now = shared.clock.now();
@@ -96,16 +96,16 @@ pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u6
     if phase > Phase::Queued {
         node.borrowed = core.is_borrowed();
     }
-    if state.is_settled() && state.is_published() {
+    if state.is_settled() {
         // An error of the wait is told as `error`.
-        node.stop_reason = Some(core.result().map_or(StopReason::Error, |result| result.stop_reason.clone()));
+        let stop_reason = state
+            .is_published()
+            .then(|| core.result().map_or(StopReason::Error, |it| it.stop_reason.clone()));
+        let leaked = if phase == Phase::Gone { core.leak().cloned() } else { None };
+        node.end = NodeEnd::new(stop_reason, core.rejection().map(Into::into), leaked);
         if let Some(usage) = core.result().and_then(|result| result.usage.as_ref()) {
             node.usage = Some(usage.clone());
         }
-    }
-    node.error = core.rejection().map(Into::into);
-    if phase == Phase::Gone {
-        node.leaked = core.leak().cloned();
     }
     node
 }

@@ -46,7 +46,7 @@ pub use request::{AgentOptions, Deadlines, MaxDepth, StartRequest, ToolFilter};
 pub use result::{Details, Diagnostic, SchemaAttempt, StopReason, SubagentResult, Truncation, Usage};
 pub use schema::{SchemaViolation, UnsupportedSchema};
 pub use text::{bounded, sanitised};
-pub use tree::{Node, NodeKind, Phase, Timestamp, Tree, Wait};
+pub use tree::{Node, NodeEnd, NodeKind, Phase, Timestamp, Tree, Wait};
 
 /// The clock of every deadline here: tokio's, so that a test can pause it.
 pub use tokio::time::Instant;

@@ -5,19 +5,60 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
+    num::NonZeroU64,
     sync::Arc,
     time::Duration,
 };
 
 /// A point in time: milliseconds since the Unix epoch, taken from the service's own steady clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Timestamp(pub u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u64", into = "u64")]
+pub struct Timestamp(
+    /// One more than the milliseconds, so that an `Option` needs no more room: nodes are copied by the hundred thousand.
+    NonZeroU64,
+);
 
 impl Timestamp {
+    /// This many milliseconds after the Unix epoch.
+    pub const fn from_millis(ms: u64) -> Self {
+        match NonZeroU64::new(ms.saturating_add(1)) {
+            Some(more) => Self(more),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0.get() - 1
+    }
+
     /// How long before `later` this was; zero if it was not before.
     pub fn until(self, later: Self) -> Duration {
-        Duration::from_millis(later.0.saturating_sub(self.0))
+        Duration::from_millis(later.as_millis().saturating_sub(self.as_millis()))
+    }
+}
+
+impl Default for Timestamp {
+    fn default() -> Self {
+        Self::from_millis(0)
+    }
+}
+
+impl From<u64> for Timestamp {
+    fn from(ms: u64) -> Self {
+        Self::from_millis(ms)
+    }
+}
+
+impl From<Timestamp> for u64 {
+    fn from(timestamp: Timestamp) -> Self {
+        timestamp.as_millis()
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Timestamp({})", self.as_millis())
     }
 }
 
@@ -164,11 +205,7 @@ pub struct Node {
     /// What it used up so far.
     pub usage: Option<Box<Usage>>,
     /// How it ended, once it has.
-    pub stop_reason: Option<StopReason>,
-    /// The code of the error that rejected its start.
-    pub error: Option<Name>,
-    /// What may be left of it.
-    pub leaked: Option<Arc<str>>,
+    pub end: Option<Box<NodeEnd>>,
     /// Grows with every change in the service; a record with a higher one is newer.
     pub revision: u64,
 }
@@ -185,8 +222,8 @@ impl Node {
             provider: None,
             agent: None,
             phase: Phase::Running,
-            since: Timestamp(0),
-            created: Timestamp(0),
+            since: Timestamp::from_millis(0),
+            created: Timestamp::from_millis(0),
             wait: None,
             wait_since: None,
             place: None,
@@ -194,11 +231,48 @@ impl Node {
             pid: None,
             last_progress: None,
             usage: None,
-            stop_reason: None,
-            error: None,
-            leaked: None,
+            end: None,
             revision: 0,
         }
+    }
+
+    /// Why a published run ended, once it has.
+    pub fn stop_reason(&self) -> Option<&StopReason> {
+        self.end.as_deref().and_then(|end| end.stop_reason.as_ref())
+    }
+
+    /// The code of the error that rejected a start.
+    pub fn error(&self) -> Option<&str> {
+        self.end.as_deref().and_then(|end| end.error.as_deref())
+    }
+
+    /// What may be left of it.
+    pub fn leaked(&self) -> Option<&str> {
+        self.end.as_deref().and_then(|end| end.leaked.as_deref())
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NodeEnd {
+    /// Why a published run ended.
+    pub stop_reason: Option<StopReason>,
+    /// The code of the error that rejected its start.
+    pub error: Option<Name>,
+    /// What may be left of it.
+    pub leaked: Option<Arc<str>>,
+}
+
+impl NodeEnd {
+    #[doc(hidden)]
+    pub fn new(
+        stop_reason: Option<StopReason>,
+        error: Option<Name>,
+        leaked: Option<Arc<str>>,
+    ) -> Option<Box<Self>> {
+        let known = stop_reason.is_some() || error.is_some() || leaked.is_some();
+        known.then(|| Box::new(Self { stop_reason, error, leaked }))
     }
 }
 
@@ -335,10 +409,10 @@ impl Tree {
             if node.borrowed {
                 fact("borrowed slot");
             }
-            if let Some(reason) = &node.stop_reason {
+            if let Some(reason) = node.stop_reason() {
                 fact(&text::sanitised(reason.as_str()));
             }
-            if let Some(error) = &node.error {
+            if let Some(error) = node.error() {
                 fact(error);
             }
             if let Some(wait) = &node.wait {
@@ -348,7 +422,7 @@ impl Tree {
             if let Some(last) = node.last_progress {
                 fact(&format!("last sign {} ago", short(last.until(self.taken_at))));
             }
-            if let Some(leaked) = &node.leaked {
+            if let Some(leaked) = node.leaked() {
                 fact(&format!("leaked: {}", text::sanitised(leaked)));
             }
         }
@@ -381,7 +455,7 @@ mod tests {
     fn run(parent: NodeId, created: u64, wait: Option<Wait>) -> Node {
         let mut node = Node::new(AgentId::new().into(), Some(parent), NodeKind::Run);
         node.provider = Some("wc".into());
-        node.created = Timestamp(created);
+        node.created = Timestamp::from_millis(created);
         node.phase = if wait.is_some() { Phase::Queued } else { Phase::Running };
         node.wait = wait;
         node
@@ -400,7 +474,7 @@ mod tests {
             first,
             service,
         ];
-        let drawn = Tree::new(Timestamp(1_500), nodes, Vec::new(), 0, true).to_string();
+        let drawn = Tree::new(Timestamp::from_millis(1_500), nodes, Vec::new(), 0, true).to_string();
         assert_eq!(
             drawn,
             "service\n├─ wc review x · running\n│  └─ wc · running\n\
@@ -412,6 +486,9 @@ mod tests {
     #[test]
     fn a_node_whose_parent_left_is_still_drawn() {
         let orphan = run(AgentId::new().into(), 1, None);
-        assert_eq!(Tree::new(Timestamp(0), vec![orphan], Vec::new(), 0, false).to_string(), "wc · running\n");
+        assert_eq!(
+            Tree::new(Timestamp::from_millis(0), vec![orphan], Vec::new(), 0, false).to_string(),
+            "wc · running\n"
+        );
     }
 }

@@ -191,7 +191,7 @@ async fn dispose_means_gone_is_idempotent_and_ends_in_a_fact() {
         let error = service.delegate("it", StartRequest::new(&root, prompt)).await.unwrap_err();
         let subagents_seam::DelegateError::Dispose { result, .. } = error else { panic!("{error:?}") };
         assert_eq!(result.text(), "done", "a failed dispose keeps the result");
-        assert!(service.tree().gone.last().unwrap().leaked.is_some(), "{prompt}");
+        assert!(service.tree().gone.last().unwrap().leaked().is_some(), "{prompt}");
     }
     assert_eq!(probe.alive(), 0);
 }

@@ -159,7 +159,8 @@ async fn spec_3_3_a_rejected_start_leaves_nothing_and_has_no_lifecycle_event() {
         gone += usize::from(matches!(event, Event::NodeGone { .. }));
     }
     assert_eq!(gone, 4, "each was in the tree and left it");
-    let codes: Vec<_> = service.tree().gone.iter().filter_map(|node| node.error.clone()).collect();
+    let codes: Vec<_> =
+        service.tree().gone.iter().filter_map(|node| node.error().map(str::to_owned)).collect();
     assert_eq!(
         codes.iter().map(|c| &**c).collect::<Vec<_>>(),
         ["PROVIDER_FAILED", "PROVIDER_PANICKED", "START_TIMEOUT", "START_TIMEOUT"]
@@ -331,10 +332,7 @@ async fn m12_a_provider_that_always_dies_is_twenty_failures_and_no_loop() {
     assert_eq!((bad, good), (20, 20));
     assert_eq!(probe.starts(), 40, "nothing was started again by itself");
     let tree = service.tree();
-    assert_eq!(
-        tree.gone.iter().filter(|node| node.error.as_deref() == Some("PROVIDER_PANICKED")).count(),
-        20
-    );
+    assert_eq!(tree.gone.iter().filter(|node| node.error() == Some("PROVIDER_PANICKED")).count(), 20);
 }
 
 #[tokio::test]

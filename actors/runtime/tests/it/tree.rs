@@ -84,7 +84,7 @@ async fn l08_gone_nodes_are_kept_up_to_a_count_and_an_age() {
     assert_eq!((tree.nodes.len(), tree.gone.len(), tree.forgotten), (2, 16, 10_001 - 16));
     let last = tree.gone.last().unwrap();
     assert_eq!(
-        (last.phase, last.stop_reason.clone(), last.label.as_deref()),
+        (last.phase, last.stop_reason().cloned(), last.label.as_deref()),
         (Phase::Gone, Some(StopReason::Error), Some("the one to look at"))
     );
     tokio::time::sleep(Duration::from_secs(61)).await;
@@ -150,7 +150,7 @@ pub(crate) fn assert_same(applied: &Tree, copied: &Tree) {
                 (node.wait, node.wait_since) = (None, None);
             }
             if node.kind == NodeKind::Service {
-                (node.phase, node.since) = (Phase::Running, Timestamp(0));
+                (node.phase, node.since) = (Phase::Running, Timestamp::from_millis(0));
             }
         }
         nodes.sort_by_key(|node: &Node| node.id);

@@ -202,9 +202,7 @@ impl Stage {
         self.within("the end of every run", self.root.idle()).await?;
         let tree = self.service.tree();
         ensure!(busy(&tree) == 0, "after the end of every run the tree still has some:\n{tree}");
-        if let Some((node, what)) =
-            tree.gone.iter().find_map(|node| node.leaked.as_ref().map(|what| (node, what)))
-        {
+        if let Some((node, what)) = tree.gone.iter().find_map(|node| node.leaked().map(|what| (node, what))) {
             return Err(format!("run {} left something behind: {what}", node.id));
         }
         paired(&self.lifecycle()?)?;
