@@ -541,8 +541,16 @@ impl RunLink for RunCore {
         if matches!(progress, Progress::Alive) || self.state().is_settled() {
             return;
         }
-        if let Some(process) = self.live_or_new().take_in(progress, at) {
-            crate::tree::announce_process(self, &process);
+        if let Progress::Process { .. } = progress {
+            // A node of its own: it must not appear after the run has gone, so it is told under the run's lock.
+            let _locked = self.waiting();
+            if !self.state().is_settled()
+                && let Some(process) = self.live_or_new().take_in(progress, at)
+            {
+                crate::tree::announce_process(self, &process);
+            }
+        } else {
+            self.live_or_new().take_in(progress, at);
         }
     }
 
