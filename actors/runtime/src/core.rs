@@ -264,12 +264,7 @@ impl RunCore {
         }
         let at = read.unwrap_or_else(|| self.shared.clock.now());
         self.since[phase as usize].store(at, Release);
-        if input == Input::Admitted {
-            // Told when the start takes time: one that is ready at once is shown as running.
-            self.record.store(pack(state, self.shared.channel.next()), SeqCst);
-        } else {
-            self.tell(state, effect, at, &guard);
-        }
+        self.tell(state, effect, at, &guard);
         effect
     }
 
@@ -309,8 +304,8 @@ impl RunCore {
         self.tell(state, Effect::Changed, self.since(state.phase()), &guard);
     }
 
-    pub(crate) fn admit(self: &Arc<Self>, borrowed: bool) {
-        self.borrowed.set(borrowed);
+    /// It has its slot, or needs none. A start that is ready at once is never told: it goes straight to running.
+    pub(crate) fn admit(self: &Arc<Self>) {
         self.feed(Input::Admitted, None);
     }
 

@@ -137,7 +137,8 @@ async fn wait_for_slot(
     let mut permit: BoxFuture<'_, _> = Box::pin(permit);
     match race(&core, Some(token), &mut permit, until).await {
         Raced::Done(Ok(Ok(borrowed))) => {
-            core.admit(borrowed);
+            core.set_limited(borrowed);
+            core.admit();
             Ok(())
         }
         Raced::Done(_) => Err(StartError::ServiceFailed),
@@ -155,15 +156,15 @@ async fn start(
     mut assignment: Box<Assignment>,
     token: &mut Token,
 ) -> Result<(Box<dyn DynChild>, bool), StartError> {
-    match assignment.permit.take() {
-        Some(permit) => Box::pin(wait_for_slot(core.clone(), permit, token)).await?,
-        None => core.admit(core.is_borrowed()),
+    if let Some(permit) = assignment.permit.take() {
+        Box::pin(wait_for_slot(core.clone(), permit, token)).await?;
     }
     let (provider, request) = (assignment.provider.clone(), assignment.request);
     let mut starting = begin(core, &provider, request)?;
     let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
-    let until = after(began(core, Phase::Starting), patience);
-    let raced = race(core, Some(token), &mut starting, Some(until)).announcing().await;
+    let admitted = if core.state().phase() == Phase::Queued { Phase::Queued } else { Phase::Starting };
+    let until = after(began(core, admitted), patience);
+    let raced = race(core, Some(token), &mut starting, Some(until)).admitting().await;
     let cut = match raced {
         Raced::Done(Ok(started)) => match accept(core, started) {
             Accepted::Child(child, local) => {

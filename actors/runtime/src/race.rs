@@ -38,8 +38,8 @@ pin_project! {
         until: Option<Instant>,
         #[pin]
         cancelled: WaitForCancellationFuture<'a>,
-        // Whether what is waited for is still to be told.
-        untold: bool,
+        // Whether the run is seen starting as soon as the work turns out to take time.
+        admits: bool,
         // Made when the work is not done at once: most deadlines are never armed.
         #[pin]
         timer: Option<Sleep>,
@@ -53,13 +53,13 @@ pub(crate) fn race<'a, 'w, T>(
     work: &'a mut BoxFuture<'w, T>,
     until: Option<Instant>,
 ) -> Race<'a, 'w, T> {
-    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), untold: false, timer: None }
+    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), admits: false, timer: None }
 }
 
 impl<T> Race<'_, '_, T> {
-    /// Announces the state of the run as soon as the work turns out to take time.
-    pub(crate) fn announcing(mut self) -> Self {
-        self.untold = true;
+    /// Shows the run as starting as soon as the work turns out to take time.
+    pub(crate) fn admitting(mut self) -> Self {
+        self.admits = true;
         self
     }
 }
@@ -74,8 +74,8 @@ impl<T> Future for Race<'_, '_, T> {
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
         }
-        if std::mem::take(this.untold) {
-            this.core.announce();
+        if std::mem::take(this.admits) {
+            this.core.admit();
         }
         if let Some(token) = this.token {
             if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {

@@ -105,7 +105,8 @@ pub(crate) const fn step(state: State, input: Input) -> (State, Effect) {
         Input::Admitted if matches!(state.phase(), Phase::Queued) => {
             (state.at(Phase::Starting), Effect::Changed)
         }
-        Input::Published if matches!(state.phase(), Phase::Starting) => {
+        // From `Queued` as well: a start that is ready at once was never seen starting.
+        Input::Published if matches!(state.phase(), Phase::Queued | Phase::Starting) => {
             (state.at(Phase::Running).with(PUBLISHED), Effect::Started)
         }
         Input::Admitted | Input::Published => (state, Effect::Nothing),
