@@ -62,8 +62,8 @@ impl BatchBuilder {
         self
     }
 
-    /// A deadline of the whole batch, from the first look at it. What runs then ends as `timed-out`; what did not start
-    /// is refused with `CANCELLED`.
+    /// A deadline of the whole batch, from the first look at it. What runs then ends as `timed-out`, whether or not
+    /// anybody looks; what did not start is refused with `CANCELLED`, at the next look.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
@@ -124,6 +124,7 @@ impl fmt::Debug for BatchBuilder {
 pub type ItemOutcome = Result<Arc<SubagentResult>, DelegateError>;
 
 /// One item that is done: disposed, or refused.
+#[must_use = "it says what became of the item"]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BatchItem {
@@ -243,8 +244,14 @@ impl Batch {
         if let Some(label) = &settings.label {
             request = request.label(format!("{label} {index}"));
         }
-        if settings.deadlines != Deadlines::default() {
-            request = request.deadlines(settings.deadlines.clone());
+        let mut deadlines = settings.deadlines.clone();
+        if let Some(timer) = &self.timer {
+            // It ends with its batch also while nobody looks.
+            let left = timer.deadline().saturating_duration_since(Instant::now());
+            deadlines.total = Some(deadlines.total.map_or(left, |total| total.min(left)));
+        }
+        if deadlines != Deadlines::default() {
+            request = request.deadlines(deadlines);
         }
         let begun = Instant::now();
         let starting = settings.service.start(&settings.provider, request);

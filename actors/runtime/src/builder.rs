@@ -1,8 +1,8 @@
 //! Building a service.
 
 use crate::{
-    admission::Admission, events::Item, kept::Kept, providers::Providers, registry::Registry,
-    service::SubagentService, shared::Shared,
+    admission::Admission, kept::Kept, providers::Providers, registry::Registry, service::SubagentService,
+    shared::Shared,
 };
 use ractor::ActorRuntime;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
@@ -90,13 +90,14 @@ impl ServiceBuilder {
         self
     }
 
-    /// How many items a listener may lag behind before it loses some. 4096 by default, at least 1.
+    /// How many items a listener may lag behind before it loses some. 4096 by default, at least 1. An item that was not
+    /// read holds its run's result: a listener that never reads holds this many of them.
     pub fn event_capacity(mut self, items: usize) -> Self {
         self.event_capacity = items.clamp(1, 1 << 20);
         self
     }
 
-    /// How many gone runs are remembered, and for how long. 256 and ten minutes by default.
+    /// How many gone runs are remembered, and for how long. 256 and ten minutes by default; 64 MiB of answers at most.
     pub fn keep_gone(mut self, runs: usize, age: Duration) -> Self {
         self.keep = runs;
         self.keep_for = age;
@@ -108,9 +109,7 @@ impl ServiceBuilder {
     /// # Errors
     /// A name that is taken or malformed, a limit of zero or for an unknown provider, no runtime.
     pub fn build(self) -> Result<SubagentService, BuildError> {
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(BuildError::NoRuntime);
-        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let overall = self.overall.map(|runs| limit("all providers", runs)).transpose()?;
         let mut admission = Admission::new(overall, self.queue);
         let unlimited = admission.add_lane(None);
@@ -138,10 +137,8 @@ impl ServiceBuilder {
             providers,
             Kept::new(self.keep, self.keep_for),
             CancellationToken::new(),
+            runtime,
         ));
-        for name in known {
-            shared.channel.send(|| Item::ProviderAdded(name));
-        }
         let registry = Registry { shared: shared.clone() };
         match ActorRuntime::spawn_instant(None, registry, admission) {
             Ok((registry, _)) => {

@@ -10,6 +10,7 @@ use crate::{
     seat::{Flag, Place, Seat},
     settlement::{Ending, Settled, Shown, conclude},
     shared::{Ids, Shared},
+    tree,
 };
 use ractor::ActorRef;
 use std::{
@@ -55,6 +56,7 @@ pub(crate) struct RunCore {
     taken_out: Flag,
     /// Whether it holds, borrows or waits for a slot.
     limited: Flag,
+    killed: Flag,
     blank_is_fine: bool,
     place: AtomicU32,
     pub(crate) seat: Seat,
@@ -123,6 +125,7 @@ impl RunCore {
             local: Flag::default(),
             taken_out: Flag::default(),
             limited: Flag::default(),
+            killed: Flag::default(),
             blank_is_fine,
             place: AtomicU32::new(NO_PLACE),
             seat,
@@ -189,12 +192,40 @@ impl RunCore {
         self.borrowed.is_up()
     }
 
+    /// The grace of a shutdown ran out on it.
+    pub(crate) fn kill(&self) {
+        self.killed.set(true);
+        if let Some(actor) = self.actor() {
+            actor.kill();
+        }
+    }
+
+    pub(crate) fn was_killed(&self) -> bool {
+        self.killed.is_up()
+    }
+
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.is_up()
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.local.is_up()
     }
 
+    /// The outcome, once its `Ended` is on the channel: both happen under the lock.
     pub(crate) fn outcome(&self) -> Option<Settled> {
+        let _locked = self.outcome.get().is_some().then(|| self.waiting());
+        self.stored()
+    }
+
+    fn stored(&self) -> Option<Settled> {
         self.outcome.get().map(|stored| stored.clone().map_err(|error| *error))
+    }
+
+    /// The state, once what it means is on the channel.
+    pub(crate) fn told_state(&self) -> State {
+        let _locked = self.waiting();
+        self.state()
     }
 
     /// The result, where there is one.
@@ -239,7 +270,7 @@ impl RunCore {
 
     // ---- facts
 
-    /// Feeds one fact to the state machine, under the log's lock, and says what followed.
+    /// Feeds one fact to the state machine, under the run's lock, and says what followed.
     fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
         // The end of the driver is rarely the end of the run: it needs no time of its own.
         let read = (input != Input::DriverDone).then(|| self.shared.clock.now());
@@ -269,7 +300,7 @@ impl RunCore {
     }
 
     /// Stores a state with a revision of its own and sends it.
-    fn tell(self: &Arc<Self>, state: State, effect: Effect, at: u64, _locked: &WaitingGuard<'_>) {
+    fn tell(self: &Arc<Self>, state: State, effect: Effect, at: u64, locked: &WaitingGuard<'_>) {
         let channel = &self.shared.channel;
         let revision = channel.next();
         self.record.store(pack(state, revision), SeqCst);
@@ -278,6 +309,17 @@ impl RunCore {
             scoped.send(item());
         }
         channel.send(item);
+        self.tell_process(locked);
+    }
+
+    /// Sends a process that was reported and not told yet, once its run is in the tree.
+    fn tell_process(&self, _locked: &WaitingGuard<'_>) {
+        if self.look().1 > 0
+            && let Some(process) = self.live().and_then(Live::process)
+            && process.revision == 0
+        {
+            tree::announce_process(self, &process);
+        }
     }
 
     pub(crate) fn set_ticket(&self, ticket: u64) {
@@ -327,7 +369,7 @@ impl RunCore {
         self.seat.end();
         self.seat.token.cancel();
         if effect == Effect::Ended
-            && let Some(outcome) = self.outcome()
+            && let Some(outcome) = self.stored()
         {
             for waiter in self.waiting().take(|callers| std::mem::take(&mut callers.settled)) {
                 let _ = waiter.send(outcome.clone());
@@ -347,21 +389,34 @@ impl RunCore {
         self.seat.token.cancel();
     }
 
-    pub(crate) fn driver_done(self: &Arc<Self>) -> Effect {
-        self.feed(Input::DriverDone, None)
+    /// The driver's task is gone. `abandons` says that it gave up waiting for the runs below.
+    pub(crate) fn driver_done(self: &Arc<Self>, abandons: bool) {
+        // Nothing can start below any more: the seat ended with the settlement.
+        let childless = abandons || self.seat.children() == 0;
+        let driver = self.feed(Input::DriverDone, None);
+        if driver == Effect::Gone || childless && self.feed(Input::Childless, None) == Effect::Gone {
+            self.farewell();
+        }
     }
 
-    pub(crate) fn actor_done(self: &Arc<Self>) -> Effect {
-        self.feed(Input::ActorDone, None)
+    pub(crate) fn actor_done(self: &Arc<Self>) {
+        if self.feed(Input::ActorDone, None) == Effect::Gone {
+            self.farewell();
+        }
+    }
+
+    /// The last run below is gone.
+    pub(crate) fn childless(self: &Arc<Self>) {
+        if self.seat.is_ended() && self.feed(Input::Childless, None) == Effect::Gone {
+            self.farewell();
+        }
     }
 
     /// The last step, by whoever fed the fact whose effect was `Gone`.
-    pub(crate) fn farewell(self: &Arc<Self>) {
-        if !self.shared.take_out(self) {
-            return;
-        }
+    fn farewell(self: &Arc<Self>) {
+        // Kept before it is taken out: it is always in one of the two.
         self.shared.kept.push(self);
-        self.shared.one_less();
+        self.shared.take_out(self);
         if let Some(scoped) = self.seat.scoped.get() {
             scoped.end();
         }
@@ -370,14 +425,15 @@ impl RunCore {
             (waiting.actor.take(), waiting.callers.take())
         };
         drop(actor);
+        if self.limited.is_up() {
+            // Its slot is free, before anybody hears that it is gone and starts the next.
+            self.shared.tell(RegistryMessage::Leave(self.id));
+        }
         // Gone child-first: the place above may go only now.
         self.leave_seat();
         self.taken_out.set(true);
         self.seat.wake();
-        if self.limited.is_up() {
-            // Its slot is free.
-            self.shared.tell(RegistryMessage::Leave(self.id));
-        }
+        self.shared.one_less();
         if let Some(live) = self.live.get() {
             live.wake();
         }
@@ -438,7 +494,7 @@ impl RunCore {
     /// Answers when the run has settled: at once, or later.
     pub(crate) fn await_settled(&self, waiter: oneshot::Sender<Settled>) {
         let mut waiting = self.waiting();
-        match self.outcome() {
+        match self.stored() {
             Some(outcome) => {
                 let _ = waiter.send(outcome);
             }
@@ -527,7 +583,9 @@ impl RunLink for RunCore {
     }
 
     fn cause(&self) -> Option<CancelCause> {
-        self.seat.token.is_cancelled().then(|| self.cause_or_inherited())
+        // A settled run cancels its own token; that is no cause.
+        let cancelled = self.seat.token.is_cancelled() && !self.state().is_settled();
+        self.cause.get().cloned().or_else(|| cancelled.then(|| self.cause_or_inherited()))
     }
 
     fn progress(&self, progress: Progress<'_>) {
@@ -537,12 +595,11 @@ impl RunLink for RunCore {
             return;
         }
         if let Progress::Process { .. } = progress {
-            // A node of its own: it must not appear after the run has gone, so it is told under the run's lock.
-            let _locked = self.waiting();
-            if !self.state().is_settled()
-                && let Some(process) = self.live_or_new().take_in(progress, at)
-            {
-                crate::tree::announce_process(self, &process);
+            // A node of its own: it appears after its run and never when that has gone, so it is told under the lock.
+            let locked = self.waiting();
+            if !self.state().is_settled() {
+                self.live_or_new().take_in(progress, at);
+                self.tell_process(&locked);
             }
         } else {
             self.live_or_new().take_in(progress, at);

@@ -7,7 +7,6 @@ use crate::race::{Raced, Token, drop_contained, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     handle::SubagentRun,
-    run::Effect,
     settlement::Ending,
     shared::Standing,
 };
@@ -47,11 +46,15 @@ pub(crate) struct DriverGuard {
     reply: Option<StartReply>,
     /// A child was made and nobody has seen its teardown end.
     open: bool,
+    /// It gave up waiting for the runs below.
+    abandons: bool,
+    /// Why the start is to be rejected, once that is decided.
+    decided: Option<StartError>,
 }
 
 impl DriverGuard {
     pub(crate) fn new(core: Arc<RunCore>, reply: StartReply) -> Self {
-        Self { core, reply: Some(reply), open: false }
+        Self { core, reply: Some(reply), open: false, abandons: false, decided: None }
     }
 }
 
@@ -63,13 +66,12 @@ impl Drop for DriverGuard {
         }
         if !core.state().is_settled() {
             match self.reply.take() {
-                Some(reply) => core.reject(reply, lost(core)),
+                Some(reply) => core.reject(reply, self.decided.take().unwrap_or_else(|| lost(core))),
                 None => core.settle(Ending::Lost),
             }
         }
-        if core.driver_done() == Effect::Gone {
-            core.farewell();
-        } else if let Some(actor) = core.actor() {
+        core.driver_done(self.abandons);
+        if let Some(actor) = core.actor() {
             actor.stop(None);
         }
     }
@@ -77,13 +79,19 @@ impl Drop for DriverGuard {
 
 /// What to tell the caller of a start whose driver was lost.
 fn lost(core: &RunCore) -> StartError {
-    if core.shared.standing() == Standing::Failed {
+    if core.seat.token.is_cancelled() { cancelled(core) } else { refused(CancelCause::OwnerLost, core) }
+}
+
+/// What to tell the caller of a start that was cancelled.
+fn cancelled(core: &RunCore) -> StartError {
+    refused(core.cause_or_inherited(), core)
+}
+
+fn refused(cause: CancelCause, core: &RunCore) -> StartError {
+    if cause == CancelCause::OwnerLost && core.shared.standing() == Standing::Failed {
         return StartError::ServiceFailed;
     }
-    let cancelled = core.seat.token.is_cancelled();
-    StartError::Cancelled {
-        cause: if cancelled { core.cause_or_inherited() } else { CancelCause::OwnerLost },
-    }
+    StartError::Cancelled { cause }
 }
 
 /// Drives one run to its end.
@@ -99,8 +107,12 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
         let (mut child, local) = match start(&mut guard, &core, assignment, &mut token).await {
             Ok(started) => started,
             Err(error) => {
-                if let Some(reply) = guard.reply.take() {
-                    core.reject(reply, error);
+                // A start may have delegated before it failed: nothing more starts below, and what did ends first.
+                guard.decided = Some(error);
+                core.seat.end();
+                core.seat.token.cancel();
+                if core.seat.children() > 0 {
+                    Box::pin(wait_for_children(&mut guard, &core)).await;
                 }
                 return;
             }
@@ -142,7 +154,7 @@ async fn wait_for_slot(
             Ok(())
         }
         Raced::Done(_) => Err(StartError::ServiceFailed),
-        Raced::Cancelled => Err(StartError::Cancelled { cause: core.cause_or_inherited() }),
+        Raced::Cancelled => Err(cancelled(&core)),
         Raced::Late => Err(StartError::QueueTimeout { after: patience.unwrap_or_default() }),
     }
 }
@@ -178,9 +190,13 @@ async fn start(
             }
         },
         Raced::Done(Err(panic)) => return Err(panicked(core, &*panic)),
-        Raced::Cancelled => StartError::Cancelled { cause: core.cause_or_inherited() },
-        Raced::Late => StartError::StartTimeout { provider: core.provider.clone(), after: patience },
+        Raced::Cancelled => cancelled(core),
+        Raced::Late => {
+            core.cancel(CancelCause::Deadline(DeadlineKind::Start));
+            StartError::StartTimeout { provider: core.provider.clone(), after: patience }
+        }
     };
+    guard.decided = Some(cut.clone());
     Box::pin(cut_short(guard, core, starting)).await;
     Err(cut)
 }
@@ -195,7 +211,7 @@ fn begin<'p>(
         core.cancel(CancelCause::Token);
     }
     if core.seat.token.is_cancelled() {
-        return Err(StartError::Cancelled { cause: core.cause_or_inherited() });
+        return Err(cancelled(core));
     }
     let context = StartContext::new(core.clone(), request);
     // Making the future may panic as well: a provider may be written by hand.
@@ -212,8 +228,7 @@ enum Accepted {
 
 /// Whatever comes out of a start that is cancelled by now, the cancel is what happened.
 fn accept(core: &RunCore, started: Started) -> Accepted {
-    let cancelled = core.seat.token.is_cancelled();
-    let cancelled = cancelled.then(|| StartError::Cancelled { cause: core.cause_or_inherited() });
+    let cancelled = core.seat.token.is_cancelled().then(|| cancelled(core));
     let child = match (started, cancelled) {
         (Ok(child), None) => child,
         (Ok(child), Some(error)) => return Accepted::Late(child, error),
@@ -255,7 +270,8 @@ async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Tok
         let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
         let idle =
             core.deadline(|deadlines| deadlines.idle).map(|idle| after(last_sign(core, published), idle));
-        let until = [total, idle, grace].into_iter().flatten().min();
+        // A cancelled run has its grace, whatever else would have ended it.
+        let until = grace.or_else(|| [total, idle].into_iter().flatten().min());
         let listening = if grace.is_none() { Some(&mut *token) } else { None };
         match race(core, listening, &mut running, until).await {
             Raced::Done(Ok(returned)) => break Ending::Returned(returned),
@@ -282,8 +298,8 @@ fn overdue(core: &RunCore, grace: Option<Instant>, total: Option<Instant>) -> Op
     let idle = core.deadline(|deadlines| deadlines.idle);
     let idle = idle.map(|idle| after(last_sign(core, began(core, Phase::Running)), idle));
     let passed = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-    if passed(grace) {
-        Some(core.cause_or_inherited())
+    if grace.is_some() {
+        passed(grace).then(|| core.cause_or_inherited())
     } else if passed(total) {
         Some(CancelCause::Deadline(DeadlineKind::Total))
     } else if passed(idle) {
@@ -322,16 +338,24 @@ async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Box<dyn DynC
     }
     guard.open = false;
     if core.seat.children() > 0 {
-        Box::pin(wait_for_children(core, now, patience)).await;
+        Box::pin(wait_for_children(guard, core)).await;
     }
 }
 
-async fn wait_for_children(core: &RunCore, now: Instant, patience: Duration) {
+async fn wait_for_children(guard: &mut DriverGuard, core: &RunCore) {
     // Those below were cancelled with it and are bounded themselves. Each level below adds its own grace and teardown,
     // so no bound is right for all trees; eight levels' worth is generous.
-    let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
-    let bound = grace.saturating_add(patience).saturating_mul(8);
-    if tokio::time::timeout_at(after(now, bound), core.seat.childless()).await.is_err() {
+    if tokio::time::timeout_at(after(Instant::now(), ladder(core).saturating_mul(8)), core.seat.childless())
+        .await
+        .is_err()
+    {
         core.leaked(format!("{} runs below it are not gone", core.seat.children()));
+        guard.abandons = true;
     }
+}
+
+/// How long a run may take from its cancel to its end.
+pub(crate) fn ladder(core: &RunCore) -> Duration {
+    let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
+    grace.saturating_add(core.deadline(|deadlines| deadlines.dispose).unwrap_or(DISPOSE))
 }

@@ -121,12 +121,10 @@ impl Item {
                 let moment = Moment { revision: node.revision, state: 0, at: 0 };
                 (Event::NodeChanged(NodeChange::new(node.id, moment, node)), None)
             }
-            Self::Root { root, revision, gone: true } => {
-                (Event::NodeGone { id: root.seat.agent.into(), revision }, None)
-            }
+            Self::Root { root, revision, gone: true } => (Event::NodeGone { id: root.id, revision }, None),
             Self::Root { root, revision, gone: false } => {
                 let moment = Moment { revision, state: 0, at: 0 };
-                (Event::NodeChanged(NodeChange::new(root.seat.agent.into(), moment, root)), None)
+                (Event::NodeChanged(NodeChange::new(root.id, moment, root)), None)
             }
             Self::Run { core, effect: Effect::Gone, revision, .. } => {
                 let id = core.id().into();
@@ -217,8 +215,8 @@ impl EventStream {
                 Box::new(ScopedEvents(Mutex::new(Some(sender))))
             });
             let receiver = scoped.sender().as_ref().map(broadcast::Sender::subscribe);
-            if self.shared.channel.sender.load().is_none() {
-                // The service ended meanwhile, and may not have seen this channel.
+            if self.shared.channel.sender.load().is_none() || place.is_gone() {
+                // It ended meanwhile, and may not have seen this channel.
                 scoped.end();
             }
             receiver

@@ -1,19 +1,24 @@
 //! What a caller holds of a run: before publication, after it, and while only watching.
 
-use crate::{core::RunCore, progress::ProgressStream, settlement::Settled, shared::Standing};
+use crate::{
+    core::RunCore, driver, progress::ProgressStream, run_actor::RunMessage, settlement::Settled,
+    shared::Standing,
+};
 use std::{
     fmt,
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use subagents_seam::{
     AgentId, CancelCause, DisposeError, Node, Phase, ResultError, RunId, StartError, SubagentResult,
 };
 use tokio::sync::oneshot;
 
-use crate::run_actor::RunMessage;
+/// On top of a run's own ladder, before its disposal says that something is left.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// A start on its way: it has an id, can be cancelled, and is awaited for the run.
 ///
@@ -235,7 +240,11 @@ impl RunWatcher {
             core.request_cancel(CancelCause::Disposed);
         }
         async move {
-            core.gone().await;
+            // Each step is bounded, unless a child blocks its thread: then this is.
+            let patience = driver::ladder(&core).saturating_mul(9).saturating_add(MARGIN);
+            if tokio::time::timeout(patience, core.gone()).await.is_err() {
+                core.leaked("its task does not end");
+            }
             core.disposed()
         }
     }
@@ -252,12 +261,12 @@ impl RunWatcher {
 
     /// Whether the run has settled.
     pub fn is_settled(&self) -> bool {
-        self.core.state().is_settled()
+        self.core.told_state().is_settled()
     }
 
     /// Where the run is on its way.
     pub fn phase(&self) -> Phase {
-        self.core.state().phase()
+        self.core.told_state().phase()
     }
 
     /// Ends the run's actor as a fault would.

@@ -9,6 +9,9 @@ use std::{
 };
 use subagents_seam::{Node, RunId, Timestamp};
 
+/// As many bytes of answers are remembered at most.
+const BYTES: usize = 64 << 20;
+
 pub(crate) struct Kept {
     most: usize,
     age: Duration,
@@ -19,6 +22,8 @@ pub(crate) struct Kept {
 struct Ring {
     /// Records, not runs: a run's own memory is best freed while it is warm.
     records: VecDeque<(Node, Option<Settled>)>,
+    /// Of the outcomes.
+    bytes: usize,
     forgotten: u64,
 }
 
@@ -32,32 +37,59 @@ impl Kept {
     }
 
     pub(crate) fn push(&self, core: &RunCore) {
-        let record = (self.most > 0).then(|| (tree::run_node(core), core.outcome()));
-        // The oldest is dropped outside the lock: it may be the last hold on a large result.
+        let record = (tree::run_node(core), core.outcome());
+        let now = record.0.since;
+        // Dropped outside the lock: each may be the last hold on a large result.
         let _dropped = {
             let mut ring = self.ring();
-            let full = ring.records.len() >= self.most;
-            ring.forgotten += u64::from(full);
-            let dropped = if full { ring.records.pop_front() } else { None };
-            ring.records.extend(record);
-            dropped
+            ring.bytes += bytes_of(record.1.as_ref());
+            ring.records.push_back(record);
+            self.prune(&mut ring, now)
         };
+    }
+
+    /// Takes out what is too much, too large or too old; the oldest first.
+    fn prune(&self, ring: &mut Ring, now: Timestamp) -> Vec<(Node, Option<Settled>)> {
+        let mut dropped = Vec::new();
+        while let Some((node, _)) = ring.records.front() {
+            let fits = ring.records.len() <= self.most && ring.bytes <= BYTES;
+            if fits && node.since.until(now) <= self.age {
+                break;
+            }
+            let Some(record) = ring.records.pop_front() else { break };
+            ring.bytes -= bytes_of(record.1.as_ref());
+            ring.forgotten += 1;
+            dropped.push(record);
+        }
+        dropped
     }
 
     /// The gone nodes, the oldest first, and how many are not remembered any more.
     pub(crate) fn nodes(&self, now: Timestamp) -> (Vec<Node>, u64) {
         let mut ring = self.ring();
-        let old = ring.records.iter().take_while(|(node, _)| node.since.until(now) > self.age).count();
-        ring.forgotten += old as u64;
-        let old: Vec<_> = ring.records.drain(..old).collect();
+        let dropped = self.prune(&mut ring, now);
         let nodes = ring.records.iter().map(|(node, _)| node.clone()).collect();
         let forgotten = ring.forgotten;
         drop(ring);
-        drop(old);
+        drop(dropped);
         (nodes, forgotten)
     }
 
-    pub(crate) fn outcome(&self, run: RunId) -> Option<Settled> {
-        self.ring().records.iter().find(|(node, _)| node.id == run.into())?.1.clone()
+    pub(crate) fn outcome(&self, run: RunId, now: Timestamp) -> Option<Settled> {
+        let mut ring = self.ring();
+        let dropped = self.prune(&mut ring, now);
+        let outcome = ring
+            .records
+            .iter()
+            .find(|(node, _)| node.id == run.into())
+            .and_then(|(_, outcome)| outcome.clone());
+        drop(ring);
+        drop(dropped);
+        outcome
     }
+}
+
+fn bytes_of(outcome: Option<&Settled>) -> usize {
+    let Some(Ok(result)) = outcome else { return 0 };
+    result.output.blocks().iter().map(|block| block.as_text().map_or(0, str::len)).sum()
 }

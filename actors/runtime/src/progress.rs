@@ -48,11 +48,10 @@ impl Live {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Folds one sign of life in. Returns a process that is new.
-    pub(crate) fn take_in(&self, progress: Progress<'_>, at: u64) -> Option<Process> {
+    /// Folds one sign of life in.
+    pub(crate) fn take_in(&self, progress: Progress<'_>, at: u64) {
         let mut folded = self.folded();
         folded.changes += 1;
-        let mut fresh = None;
         match progress {
             Progress::Text(text) => folded.add_text(text),
             Progress::Message => folded.messages = folded.messages.saturating_add(1),
@@ -72,14 +71,12 @@ impl Live {
                     since: at,
                     revision: 0,
                 };
-                folded.process = Some(process.clone());
-                fresh = Some(process);
+                folded.process = Some(process);
             }
             Progress::Alive | Progress::Process { .. } | _ => {}
         }
         drop(folded);
         self.wake();
-        fresh
     }
 
     pub(crate) fn wake(&self) {

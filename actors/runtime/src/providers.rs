@@ -49,6 +49,8 @@ impl Providers {
     ) -> Result<(Name, u64), RegisterError> {
         check_name(name)?;
         let name: Name = name.into();
+        // Foreign code, asked and dropped without the lock: a provider may hold a registration of its own.
+        let (capabilities, blank_is_fine) = (provider.capabilities(), provider.allows_blank_answer());
         let mut generation = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&self.table.load());
         if table.contains_key(&name) {
@@ -57,8 +59,8 @@ impl Providers {
         *generation += 1;
         let entry = Entry {
             name: name.clone(),
-            capabilities: provider.capabilities(),
-            blank_is_fine: provider.allows_blank_answer(),
+            capabilities,
+            blank_is_fine,
             provider,
             lane,
             generation: *generation,
@@ -71,15 +73,18 @@ impl Providers {
 
     /// Removes exactly this registration, and runs `then` if it was still there.
     fn remove(&self, name: &Name, generation: u64, then: impl FnOnce()) {
-        let _writing = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let writing = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&self.table.load());
         if table.get(name).is_none_or(|entry| entry.generation != generation) {
             return;
         }
         // `shift_remove` keeps the order of the rest.
-        table.shift_remove(name);
-        self.table.store(Arc::new(table));
+        let removed = table.shift_remove(name);
+        let old = self.table.swap(Arc::new(table));
         then();
+        drop(writing);
+        // The provider may go with these.
+        drop((old, removed));
     }
 }
 

@@ -63,6 +63,18 @@ impl Drop for Registry {
     }
 }
 
+/// A panic of the registry is told before its link kills the run actors, so that their ends know why.
+struct Alarm<'a>(&'a Shared);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.advance(Standing::Failed);
+            self.0.drain(CancelCause::OwnerLost);
+        }
+    }
+}
+
 pub(crate) struct State {
     admission: Admission,
     /// Of those that wait for a slot.
@@ -86,15 +98,14 @@ impl Registry {
         message: RegistryMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let _alarm = Alarm(&self.shared);
         match message {
             RegistryMessage::Start(start) => self.start(&myself, start, state).await,
             RegistryMessage::Leave(run) => Self::leave(run, state),
             RegistryMessage::Close => state.closing = true,
             RegistryMessage::KillAll => {
                 for core in self.shared.runs.all() {
-                    if let Some(actor) = core.actor() {
-                        actor.kill();
-                    }
+                    core.kill();
                 }
             }
             #[cfg(feature = "fault-injection")]
@@ -126,7 +137,7 @@ impl Registry {
         if self.shared.standing() != Standing::Open {
             return refuse(&core, assignment.reply, StartError::Draining);
         }
-        match state.admission.submit(core.id(), lane, core.parent.run_id()) {
+        match state.admission.submit(core.id(), lane, core.parent.lender()) {
             Submission::Free => {}
             Submission::Admitted { borrowed } => core.set_limited(borrowed),
             Submission::Queued { ticket } => {

@@ -35,7 +35,7 @@ impl Root {
         let root = Self::enter(shared, seat, agent.epoch(), cwd, agent.local())?;
         // Two tokens above one place: the service's is its parent, the agent's is watched.
         let (theirs, ours, core) = (agent.token(), root.core.seat.token.clone(), Arc::downgrade(&root.core));
-        shared.tracker.spawn(async move {
+        let watch = async move {
             tokio::select! {
                 () = theirs.cancelled() => {
                     if let Some(core) = core.upgrade() {
@@ -44,7 +44,8 @@ impl Root {
                 }
                 () = ours.cancelled() => {}
             }
-        });
+        };
+        shared.tracker.spawn_on(watch, &shared.runtime);
         Ok(root)
     }
 
@@ -55,8 +56,10 @@ impl Root {
         cwd: Arc<Path>,
         local: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Self, RootError> {
-        if shared.standing() != Standing::Open {
-            return Err(RootError::Closed);
+        match shared.standing() {
+            Standing::Open => {}
+            Standing::Draining | Standing::Closed => return Err(RootError::Closed),
+            Standing::Failed => return Err(RootError::ServiceFailed),
         }
         let core = Arc::new(RootCore::new(shared.clone(), seat, epoch, cwd, shared.clock.now()));
         shared.add_root(&core);

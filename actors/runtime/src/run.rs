@@ -1,6 +1,6 @@
 //! The life of one run as a pure state machine. The actor, its driver and the registry feed it facts; it says what
-//! follows. No I/O, no clock, no lock: whoever calls [`step`] holds the log's lock, and that makes each fact count
-//! once.
+//! follows. No I/O, no clock, no lock: whoever calls [`step`] holds the run's lock, and that makes each fact
+//! count once.
 
 use subagents_seam::Phase;
 
@@ -17,6 +17,8 @@ const SETTLED: u8 = 0b0001_0000;
 const DRIVER_DONE: u8 = 0b0010_0000;
 /// The run actor is gone.
 const ACTOR_DONE: u8 = 0b0100_0000;
+/// No run below is left, and none can come.
+const CHILDLESS: u8 = 0b1000_0000;
 
 /// A fact about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(crate) enum Input {
     DriverDone,
     /// The run actor ended.
     ActorDone,
+    /// The last run below is gone, and none can come.
+    Childless,
 }
 
 /// What follows from a fact.
@@ -98,8 +102,8 @@ impl State {
 
 /// What a run becomes by a fact.
 ///
-/// Settlement is a separate fact, set once; by itself it moves the run to `Closing`. `Gone` needs three: settled,
-/// the driver gone, the actor gone, in whatever order the last two come.
+/// Settlement is a separate fact, set once; by itself it moves the run to `Closing`. `Gone` needs four: settled,
+/// the driver gone, the actor gone, no run below, in whatever order the last three come.
 pub(crate) const fn step(state: State, input: Input) -> (State, Effect) {
     match input {
         Input::Admitted if matches!(state.phase(), Phase::Queued) => {
@@ -117,13 +121,14 @@ pub(crate) const fn step(state: State, input: Input) -> (State, Effect) {
             let effect = if state.is_published() { Effect::Ended } else { Effect::Rejected };
             (state.at(Phase::Closing).with(SETTLED), effect)
         }
-        Input::DriverDone => both_gone(state.with(DRIVER_DONE), state.has(DRIVER_DONE)),
-        Input::ActorDone => both_gone(state.with(ACTOR_DONE), state.has(ACTOR_DONE)),
+        Input::DriverDone => all_gone(state.with(DRIVER_DONE), state.has(DRIVER_DONE)),
+        Input::ActorDone => all_gone(state.with(ACTOR_DONE), state.has(ACTOR_DONE)),
+        Input::Childless => all_gone(state.with(CHILDLESS), state.has(CHILDLESS)),
     }
 }
 
-const fn both_gone(state: State, repeated: bool) -> (State, Effect) {
-    let gone = state.has(DRIVER_DONE) && state.has(ACTOR_DONE) && state.is_settled();
+const fn all_gone(state: State, repeated: bool) -> (State, Effect) {
+    let gone = state.has(DRIVER_DONE) && state.has(ACTOR_DONE) && state.has(CHILDLESS) && state.is_settled();
     if matches!(state.phase(), Phase::Gone) || (repeated && !gone) {
         (state, Effect::Nothing)
     } else if gone {
@@ -146,6 +151,7 @@ mod tests {
             Just(Input::Settled),
             Just(Input::DriverDone),
             Just(Input::ActorDone),
+            Just(Input::Childless),
         ]
     }
 
@@ -154,7 +160,7 @@ mod tests {
         fn any_order_of_facts_settles_once_and_ends_once(inputs in prop::collection::vec(any_input(), 0..40)) {
             let mut state = State::QUEUED;
             let (mut started, mut ended, mut rejected, mut gone) = (0, 0, 0, 0);
-            for input in inputs.into_iter().chain([Input::Settled, Input::DriverDone, Input::ActorDone]) {
+            for input in inputs.into_iter().chain([Input::Settled, Input::DriverDone, Input::ActorDone, Input::Childless]) {
                 let before = state.phase();
                 let (next, effect) = step(state, input);
                 prop_assert!(next.phase() >= before, "a phase never goes back: {before:?} -> {:?}", next.phase());

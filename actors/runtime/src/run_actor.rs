@@ -1,10 +1,9 @@
-//! The run actor: one delegation's address. Start made it; cancel, dispose and waiting for the result are messages to
-//! it. It owns the driver task and awaits nothing.
+//! The run actor: one delegation's address. A start made it; a cancel, a disposal of what still runs and the wait for
+//! the result are messages to it. It owns the driver task and awaits nothing.
 
 use crate::{
     core::RunCore,
     driver::{self, Assignment, DriverGuard},
-    run::Effect,
     settlement::{Ending, Settled},
 };
 use ractor::{ActorProcessingErr, ActorRef};
@@ -60,9 +59,7 @@ impl Drop for RunActor {
             }
             Work::None => {}
         }
-        if self.core.actor_done() == Effect::Gone {
-            self.core.farewell();
-        }
+        self.core.actor_done();
     }
 }
 
@@ -94,6 +91,7 @@ impl RunActor {
                 run = %core.id(),
                 agent = %core.seat.agent,
                 provider = %core.provider,
+                label = core.label.as_deref().unwrap_or_default(),
                 depth = core.seat.depth,
                 stop_reason = tracing::field::Empty,
             );

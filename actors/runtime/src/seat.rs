@@ -86,6 +86,8 @@ impl Seat {
 
 /// A root or an adopted agent.
 pub(crate) struct RootCore {
+    /// Its node. Not its agent's id: one agent may be adopted twice.
+    pub(crate) id: NodeId,
     pub(crate) seat: Seat,
     pub(crate) epoch: Epoch,
     pub(crate) cwd: Arc<Path>,
@@ -101,6 +103,7 @@ pub(crate) struct RootCore {
 impl RootCore {
     pub(crate) fn new(shared: Arc<Shared>, seat: Seat, epoch: Epoch, cwd: Arc<Path>, created: u64) -> Self {
         Self {
+            id: AgentId::new().into(),
             seat,
             epoch,
             label: cwd.to_string_lossy().into_owned().into(),
@@ -193,18 +196,32 @@ impl Place {
         }
     }
 
+    /// Whether it has left the tree.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Root(root) => root.seat.is_ended() && root.seat.children() == 0,
+            Self::Run(run) => run.is_taken_out(),
+        }
+    }
+
     pub(crate) fn node_id(&self) -> NodeId {
         match self {
-            Self::Root(root) => root.seat.agent.into(),
+            Self::Root(root) => root.id,
             Self::Run(run) => run.id().into(),
         }
     }
 
-    pub(crate) fn run_id(&self) -> Option<RunId> {
-        match self {
-            Self::Root(_) => None,
-            Self::Run(run) => Some(run.id()),
+    /// The nearest run at or above this place that a limit counts: it lends. One that no limit counts passes on what it
+    /// cannot lend itself, or a chain through it would wait for its own slot.
+    pub(crate) fn lender(&self) -> Option<RunId> {
+        let mut place = self;
+        while let Self::Run(run) = place {
+            if run.is_limited() {
+                return Some(run.id());
+            }
+            place = &run.parent;
         }
+        None
     }
 
     /// Why a run below this place finds its token cancelled.
@@ -242,10 +259,10 @@ impl Place {
         let seat = self.seat();
         if seat.children.fetch_sub(1, SeqCst) == 1 {
             seat.wake();
-            if let Self::Root(root) = self
-                && seat.is_ended()
-            {
-                root.shared.remove_root(root);
+            match self {
+                Self::Root(root) if seat.is_ended() => root.shared.remove_root(root),
+                Self::Root(_) => {}
+                Self::Run(run) => run.childless(),
             }
         }
     }

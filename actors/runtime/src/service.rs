@@ -18,7 +18,6 @@ use crate::{
     tree,
 };
 use std::{
-    collections::HashSet,
     fmt,
     path::Path,
     sync::{Arc, Weak},
@@ -188,7 +187,12 @@ impl SubagentService {
         if shared.tell(RegistryMessage::Start(start)) {
             Ok(Starting::asked(core, answer))
         } else {
-            Err(StartError::ServiceFailed)
+            core.parent.root().uncount_start();
+            Err(if shared.standing() == Standing::Failed {
+                StartError::ServiceFailed
+            } else {
+                StartError::Draining
+            })
         }
     }
 
@@ -241,34 +245,37 @@ impl SubagentService {
     /// The outcome of a run that lives and has settled, or is gone and still remembered.
     pub fn outcome(&self, run: RunId) -> Option<Result<Arc<SubagentResult>, ResultError>> {
         let live = self.shared().runs.get(run).and_then(|core| core.outcome());
-        live.or_else(|| self.shared().kept.outcome(run))
+        live.or_else(|| {
+            let shared = self.shared();
+            shared.kept.outcome(run, shared.clock.stamp(shared.clock.now()))
+        })
     }
 
     // ---- the end
 
     /// Ends the service: admission closes, everything is cancelled top-down, what is left after `grace` is killed.
     ///
-    /// Returns soon after `grace` at the latest. The work goes on if the future is dropped.
+    /// Returns a second or two after `grace` at the latest. The work goes on if the future is dropped.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let shared = self.shared().clone();
         let begun = Instant::now();
         let alive = shared.runs.all();
         close(&shared, CancelCause::Shutdown);
-        let work = shared.tracker.spawn({
+        let work = {
             let shared = shared.clone();
             async move { wind_down(&shared, grace).await }
+        };
+        // The work goes on if this future is dropped.
+        let _ = shared.tracker.spawn_on(work, &shared.runtime).await;
+        let _ = tokio::time::timeout(AFTERMATH, shared.tracker.wait()).await;
+        let killed = alive.iter().filter(|core| core.was_killed()).count();
+        let leaked = alive.iter().filter_map(|core| {
+            // What was killed is told apart from what may be left.
+            let what = core.leak().filter(|what| ***what != *CUT_SHORT).cloned();
+            let what = what.or_else(|| (!core.is_taken_out()).then(|| "its task does not end".into()));
+            what.map(|what| (core.id(), what))
         });
-        let killed = work.await.unwrap_or_default();
-        let leaked: Vec<_> = alive
-            .iter()
-            .filter_map(|core| {
-                // What was killed is told apart from what may be left.
-                let what = core.leak().filter(|what| ***what != *CUT_SHORT).cloned();
-                let what = what.or_else(|| (!core.is_gone()).then(|| "its task does not end".into()));
-                what.map(|what| (core.id(), what))
-            })
-            .collect();
-        let killed = killed.iter().filter(|id| alive.iter().any(|core| core.id() == **id)).count();
+        let leaked = leaked.collect();
         ShutdownReport { settled: alive.len() - killed, killed, leaked, elapsed: begun.elapsed() }
     }
 
@@ -296,16 +303,15 @@ impl SubagentService {
 /// After the kill, this long is waited for what was killed.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Waits for the end; kills what is left after the grace, and says what that was.
-async fn wind_down(shared: &Arc<Shared>, grace: Duration) -> HashSet<RunId> {
-    let ended = |shared: &Shared| shared.standing() >= Standing::Closed;
-    if tokio::time::timeout(grace, shared.until(ended)).await.is_ok() {
-        return HashSet::new();
+/// Waits for the end; kills what is left after the grace.
+async fn wind_down(shared: &Arc<Shared>, grace: Duration) {
+    let ended = |shared: &Shared| shared.standing() >= Standing::Closed && shared.live() == 0;
+    if tokio::time::timeout(grace, shared.until(ended)).await.is_err() {
+        if !shared.tell(RegistryMessage::KillAll) {
+            shared.runs.all().iter().for_each(|core| core.kill());
+        }
+        let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
     }
-    let killed = shared.runs.all().iter().map(|core| core.id()).collect();
-    shared.tell(RegistryMessage::KillAll);
-    let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
-    killed
 }
 
 impl fmt::Debug for SubagentService {

@@ -1,4 +1,4 @@
-//! What all parts of one service share: the clock, the log of changes, the index of what lives.
+//! What all parts of one service share: the clock, the channel, the index of what lives, its standing.
 
 use crate::{
     clock::Clock,
@@ -23,7 +23,7 @@ use std::{
     },
 };
 use subagents_seam::{AgentId, CancelCause, CancellationToken, Deadlines, NodeId, RunId};
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::task::TaskTracker;
 
 /// Where the service is on its way.
@@ -45,9 +45,11 @@ pub(crate) struct Shared {
     pub(crate) max_starts: u64,
     pub(crate) token: CancellationToken,
     pub(crate) tracker: TaskTracker,
+    /// Where its tasks run, also for what is called from elsewhere.
+    pub(crate) runtime: Handle,
     pub(crate) providers: Providers,
     pub(crate) runs: Index,
-    pub(crate) roots: DashMap<AgentId, Arc<RootCore>, BuildHasherDefault<IdHasher>>,
+    pub(crate) roots: DashMap<NodeId, Arc<RootCore>, BuildHasherDefault<IdHasher>>,
     pub(crate) kept: Kept,
     pub(crate) registry: OnceLock<ActorRef<RegistryMessage>>,
     pub(crate) channel: Channel,
@@ -70,6 +72,7 @@ impl Shared {
         providers: Providers,
         kept: Kept,
         token: CancellationToken,
+        runtime: Handle,
     ) -> Self {
         let clock = Clock::new();
         Self {
@@ -82,6 +85,7 @@ impl Shared {
             max_starts,
             token,
             tracker: TaskTracker::new(),
+            runtime,
             providers,
             runs: Index::default(),
             roots: DashMap::default(),
@@ -191,14 +195,17 @@ impl Shared {
     }
 
     pub(crate) fn add_root(&self, root: &Arc<RootCore>) {
-        self.roots.insert(root.seat.agent, root.clone());
+        self.roots.insert(root.id, root.clone());
         let revision = self.channel.next();
         root.revision.store(revision, SeqCst);
         self.channel.send(|| Item::Root { root: root.clone(), revision, gone: false });
     }
 
     pub(crate) fn remove_root(&self, root: &Arc<RootCore>) {
-        if self.roots.remove(&root.seat.agent).is_some() {
+        if self.roots.remove(&root.id).is_some() {
+            if let Some(scoped) = root.seat.scoped.get() {
+                scoped.end();
+            }
             let revision = self.channel.next();
             self.channel.send(|| Item::Root { root: root.clone(), revision, gone: true });
         }

@@ -6,6 +6,7 @@ use subagents_seam::RunId;
 
 /// What a shutdown did with the runs that lived when it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[must_use = "it says what may be left"]
 #[non_exhaustive]
 pub struct ShutdownReport {
     /// Runs that settled and went by themselves after the cancel.

@@ -47,7 +47,7 @@ fn service_node(shared: &Shared) -> Node {
 }
 
 pub(crate) fn root_node(root: &RootCore, revision: u64) -> Node {
-    let mut node = Node::new(root.seat.agent.into(), Some(root.shared.id), NodeKind::Parent);
+    let mut node = Node::new(root.id, Some(root.shared.id), NodeKind::Parent);
     node.agent = Some(root.seat.agent);
     node.depth = root.seat.depth;
     node.label = Some(root.label.clone());

@@ -3,7 +3,7 @@
 use crate::{Capability, Diagnostic, Name, RunId, SubagentResult, UnsupportedSchema};
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-/// Why a run was cancelled. The first cause wins and stays (DESIGN: a token carries no reason).
+/// Why a run was cancelled. The first cause wins and stays; a token carries none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelCause {
@@ -54,6 +54,7 @@ impl CancelCause {
             Self::ServiceDropped => "the service was dropped",
             Self::RootDropped => "the root above it was dropped",
             Self::Deadline(DeadlineKind::Idle) => "its idle deadline passed",
+            Self::Deadline(DeadlineKind::Start) => "its start deadline passed",
             Self::Deadline(DeadlineKind::Total) => "its total deadline passed",
             Self::Deadline(DeadlineKind::Batch) => "the deadline of its batch passed",
             Self::Batch => "its batch stopped",
@@ -87,6 +88,8 @@ impl fmt::Display for CancelCause {
 pub enum DeadlineKind {
     /// No sign of life for too long.
     Idle,
+    /// Too long before it was published.
+    Start,
     /// Too long in all.
     Total,
     /// The deadline of the whole batch.
@@ -129,7 +132,7 @@ pub enum StartError {
     #[error(transparent)]
     UnsupportedSchema(UnsupportedSchema),
     /// A prompt that the provider cannot take.
-    #[error("provider `{provider}` takes no prompt block of kind `{kind}`; send text")]
+    #[error("provider `{provider}` cannot take this prompt: {}", prompt_advice(kind))]
     UnsupportedPrompt {
         /// The provider.
         provider: Name,
@@ -234,6 +237,14 @@ impl StartError {
 impl From<ProviderFailure> for StartError {
     fn from(failure: ProviderFailure) -> Self {
         Self::ProviderFailed(failure)
+    }
+}
+
+fn prompt_advice(kind: &str) -> String {
+    if kind == "blank" {
+        "it is blank; say what is to be done".to_owned()
+    } else {
+        format!("it has a block of kind `{kind}`; send text")
     }
 }
 
@@ -497,9 +508,12 @@ pub enum RootError {
         /// Why not.
         reason: Box<str>,
     },
-    /// The service shut down or failed.
+    /// The service shut down.
     #[error("the service is closed; build a new one")]
     Closed,
+    /// The service failed.
+    #[error("the service failed and is closed; build a new one")]
+    ServiceFailed,
 }
 
 impl RootError {
@@ -508,6 +522,7 @@ impl RootError {
         match self {
             Self::CwdNotUsable { .. } => "CWD_NOT_USABLE",
             Self::Closed => "DRAINING",
+            Self::ServiceFailed => "SERVICE_FAILED",
         }
     }
 }

@@ -74,7 +74,7 @@ id! {
     AgentId
 }
 id! {
-    /// A node of the [tree](crate::Tree). A run's node has the run's id, a parent's node has its agent's.
+    /// A node of the [tree](crate::Tree). A run's node has the run's id.
     NodeId
 }
 

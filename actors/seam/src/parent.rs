@@ -10,7 +10,8 @@ use std::{any::Any, fmt, path::Path, sync::Arc};
 /// The runtime judges depth and liveness by its own record and never by what stands here, so a forged parent gains
 /// nothing: its start is refused with `PARENT_GONE`.
 ///
-/// Dropping a `Parent` does nothing; it keeps nothing alive.
+/// Dropping a `Parent` does nothing, and holding one keeps no run running; it does hold the memory of the record behind
+/// it.
 #[derive(Clone)]
 pub struct Parent(Arc<ParentParts>);
 

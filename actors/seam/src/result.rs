@@ -60,7 +60,7 @@ impl From<&str> for StopReason {
             "max-tokens" => Self::MaxTokens,
             "refusal" => Self::Refusal,
             "timed-out" => Self::TimedOut,
-            other => Self::Other(other.into()),
+            other => Self::Other(text::bounded(&text::sanitised(other), 100).into()),
         }
     }
 }
@@ -179,9 +179,23 @@ impl SubagentResult {
 /// At most 4096 UTF-8 bytes, cut visibly, without control characters, never empty (SPEC 17.6). Authors put no
 /// prompt, no tool input, no secret and no raw payload into it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RawDiagnostic")]
 pub struct Diagnostic {
     category: Cow<'static, str>,
     text: Cow<'static, str>,
+}
+
+/// What comes off a wire is bounded and cleaned like all else.
+#[derive(Deserialize)]
+struct RawDiagnostic {
+    category: String,
+    text: String,
+}
+
+impl From<RawDiagnostic> for Diagnostic {
+    fn from(raw: RawDiagnostic) -> Self {
+        Self::new(raw.category, &raw.text)
+    }
 }
 
 impl Diagnostic {
@@ -191,7 +205,11 @@ impl Diagnostic {
         let clean = text::sanitised(&text[..text.floor_char_boundary(text::DIAGNOSTIC_BYTES * 4)]);
         let clean = clean.trim();
         let clean = if clean.is_empty() { "no details were given" } else { clean };
-        Self { category: category.into(), text: text::bounded(clean, text::DIAGNOSTIC_BYTES).into() }
+        let mut category = category.into();
+        if category.len() > 100 || text::sanitised(&category) != category {
+            category = text::bounded(&text::sanitised(&category), 100).into();
+        }
+        Self { category, text: text::bounded(clean, text::DIAGNOSTIC_BYTES).into() }
     }
 
     /// A diagnostic that is known beforehand: nothing is copied. The text is taken as it is.

@@ -7,7 +7,7 @@ use std::{
     fmt,
     num::NonZeroU64,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A point in time: milliseconds since the Unix epoch, taken from the service's own steady clock.
@@ -25,6 +25,12 @@ impl Timestamp {
             Some(more) => Self(more),
             None => Self(NonZeroU64::MIN),
         }
+    }
+
+    /// The wall clock's now.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Milliseconds since the Unix epoch.
@@ -278,8 +284,8 @@ impl NodeEnd {
 
 /// A copy of the tree. `Display` draws it; it serializes to JSON.
 ///
-/// Each node is whole; the copy is not one instant for all of them. Together with the events after it, it equals any
-/// later copy: [`Tree::apply`].
+/// Each node is whole; the copy is not one instant for all of them. Its live nodes, together with the events after it,
+/// equal those of any later copy: [`Tree::apply`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tree {
@@ -291,12 +297,15 @@ pub struct Tree {
     pub gone: Vec<Node>,
     /// How many gone nodes are not remembered any more.
     pub forgotten: u64,
+    /// Where the nodes were last found, for `apply`.
+    #[serde(skip)]
+    places: HashMap<NodeId, usize>,
 }
 
 impl Tree {
     #[doc(hidden)]
     pub fn new(taken_at: Timestamp, nodes: Vec<Node>, gone: Vec<Node>, forgotten: u64, queued: bool) -> Self {
-        let mut tree = Self { taken_at, nodes, gone, forgotten };
+        let mut tree = Self { taken_at, nodes, gone, forgotten, places: HashMap::new() };
         if queued {
             tree.number_the_queue();
         }
@@ -314,30 +323,55 @@ impl Tree {
         self.nodes.iter().filter(move |node| node.since.until(self.taken_at) > age)
     }
 
-    /// Brings the copy up to date with one event. A change that is not newer than the copy's node is skipped.
+    /// Brings the live nodes up to date with one event. A change that is not newer than the copy's node is skipped.
+    ///
+    /// What is gone, and when the copy was taken, stay as they were: to judge ages by a copy that is kept up to date, set
+    /// [`taken_at`](Self::taken_at) from [`now`](Timestamp::now).
     pub fn apply(&mut self, event: &Event) {
+        let mut waits = false;
         match event {
-            Event::NodeChanged(change) => {
-                match self.nodes.iter_mut().find(|node| node.id == change.id()) {
-                    Some(node) if node.revision < change.revision() => *node = change.node(),
-                    Some(_) => {}
-                    None => self.nodes.push(change.node()),
+            Event::NodeChanged(change) => match self.position(change.id()) {
+                Some(i) if self.nodes[i].revision < change.revision() => {
+                    let node = change.node();
+                    waits = is_queued(&node) || is_queued(&self.nodes[i]);
+                    self.nodes[i] = node;
                 }
-                self.number_the_queue();
-            }
+                Some(_) => {}
+                None => {
+                    let node = change.node();
+                    waits = is_queued(&node);
+                    self.places.insert(node.id, self.nodes.len());
+                    self.nodes.push(node);
+                }
+            },
             Event::NodeGone { id, .. } => {
-                if let Some(i) = self.nodes.iter().position(|node| node.id == *id) {
-                    let mut node = self.nodes.swap_remove(i);
-                    node.phase = Phase::Gone;
-                    self.gone.push(node);
+                if let Some(i) = self.position(*id) {
+                    let node = self.nodes.swap_remove(i);
+                    waits = is_queued(&node);
+                    self.places.remove(id);
+                    if let Some(moved) = self.nodes.get(i) {
+                        self.places.insert(moved.id, i);
+                    }
                 }
-                self.number_the_queue();
             }
             Event::ProviderAdded { .. }
             | Event::ProviderRemoved { .. }
             | Event::Started(_)
             | Event::Ended(_) => {}
         }
+        if waits {
+            self.number_the_queue();
+        }
+    }
+
+    /// Where a node stands. Whoever reorders `nodes` by hand only costs a new look at all of them.
+    fn position(&mut self, id: NodeId) -> Option<usize> {
+        let stale = self.places.len() != self.nodes.len()
+            || self.places.get(&id).is_some_and(|i| self.nodes.get(*i).is_none_or(|node| node.id != id));
+        if stale {
+            self.places = self.nodes.iter().enumerate().map(|(i, node)| (node.id, i)).collect();
+        }
+        self.places.get(&id).copied()
     }
 
     /// Places follow from the tickets: by provider, the lowest first.
@@ -428,6 +462,10 @@ impl Tree {
         }
         line
     }
+}
+
+fn is_queued(node: &Node) -> bool {
+    matches!(node.wait, Some(Wait::Slot(_)))
 }
 
 /// A duration in the unit that fits it.

@@ -203,3 +203,37 @@ async fn a_cap_of_a_request_holds_for_what_is_below_it() {
     let request = StartRequest::new(&root, "nest:1:nest:1:x").max_depth(2);
     assert_eq!(service.delegate("able", request).await.unwrap().text(), "[[DEPTH_EXCEEDED]]");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_through_an_unlimited_provider_lends_on() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    // `nest` delegates to `it`; between the two stands a provider without a limit.
+    let weak = service.downgrade();
+    let middle = subagents_seam::provider_fn(subagents_seam::Capabilities::NONE, move |start, _| {
+        let service = weak.upgrade().unwrap();
+        async move {
+            let below = StartRequest::new(start.as_parent(), "leaf");
+            Ok(subagents_seam::SubagentResult::completed(service.delegate("it", below).await.unwrap().text()))
+        }
+    });
+    let _middle = service.register("middle", middle).unwrap();
+    // it (the one slot) → middle → it: the slot of the first is lent past the middle.
+    let holder = service.start("it", StartRequest::new(&root, "via:middle")).await.unwrap();
+    let result =
+        tokio::time::timeout(Duration::from_secs(30), holder.result()).await.expect("no deadlock").unwrap();
+    assert_eq!(result.text(), "leaf");
+    holder.dispose().await.unwrap();
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_slot_is_free_when_a_disposal_returns() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1).queue(0));
+    for i in 0..5_000 {
+        let run = service.start("it", StartRequest::new(&root, "fine")).await;
+        let run = run.unwrap_or_else(|error| panic!("start {i}: {error}"));
+        run.dispose().await.unwrap();
+    }
+}

@@ -254,3 +254,35 @@ async fn m09_m10_a_blocking_delegation_blocks_neither_looking_nor_cancel() {
     assert_eq!(result.stop_reason, StopReason::Aborted);
     quiet(&service, &probe).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_has_its_grace_whatever_deadline_would_pass_in_it() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    for deadlines in [
+        Deadlines::new().idle(Duration::from_millis(200)),
+        Deadlines::new().total(Duration::from_millis(200)),
+    ] {
+        let run =
+            service.start("it", StartRequest::new(&root, "late:500").deadlines(deadlines)).await.unwrap();
+        run.cancel(CancelCause::REQUESTED);
+        let result = run.result().await.unwrap();
+        assert_eq!((result.stop_reason.as_str(), &*result.text()), ("aborted", "late"));
+        run.dispose().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_blocks_its_thread_makes_a_disposal_a_fact_and_not_a_hang() {
+    let probe = Probe::default();
+    let brief = Deadlines::new().cancel_grace(Duration::from_millis(10)).dispose(Duration::from_millis(10));
+    let (service, root) = service_with(&probe, |builder| builder.deadlines(brief));
+    let run = service.start("it", StartRequest::new(&root, "block:4000 x")).await.unwrap();
+    until("it blocks", || probe.runs() == 1).await;
+    let begun = std::time::Instant::now();
+    let error = run.dispose().await.unwrap_err();
+    assert!(error.to_string().contains("does not end"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    quiet(&service, &probe).await;
+    assert_eq!(run.dispose().await.unwrap_err(), error, "everybody gets the same answer");
+}

@@ -97,7 +97,7 @@ async fn l06_two_readers_see_the_same_and_do_not_disturb_each_other() {
     let (mut first, mut second) = (run.progress(), run.progress());
     let text = first.next().await.unwrap().text;
     drop(leaving);
-    let seen_fast = lifecycle(&mut fast);
+    let mut seen_fast = lifecycle(&mut fast);
     assert_eq!(seen_fast.len(), 1);
     run.result().await.unwrap();
     let collect = async |stream: &mut subagents_runtime::ProgressStream| {
@@ -110,7 +110,9 @@ async fn l06_two_readers_see_the_same_and_do_not_disturb_each_other() {
     };
     assert_eq!(text + &collect(&mut first).await, "onetwo");
     assert_eq!(collect(&mut second).await, "onetwo");
-    assert_eq!(lifecycle(&mut slow).len(), 2);
+    seen_fast.extend(lifecycle(&mut fast));
+    assert_eq!(lifecycle(&mut slow), seen_fast, "the same, in the same order");
+    assert_eq!(seen_fast.len(), 2);
     run.dispose().await.unwrap();
 }
 
@@ -157,4 +159,44 @@ async fn spec_2_9_every_end_has_its_start_with_the_same_facts_under_a_mixed_load
     }
     assert!(open.is_empty());
     tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_is_on_the_channel_before_any_waiter_has_the_result() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.event_capacity(1 << 12));
+    let mut events = service.events();
+    for _ in 0..5_000 {
+        let run = service.start("it", StartRequest::new(&root, "fine")).await.unwrap();
+        run.result().await.unwrap();
+        let ended = std::iter::from_fn(|| events.try_next())
+            .any(|event| matches!(event, Ok(Event::Ended(ended)) if ended.run.run_id == run.id()));
+        assert!(ended, "the result came before its `Ended`");
+        run.dispose().await.unwrap();
+        while events.try_next().is_some() {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parents_own_stream_ends_with_that_parent() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let (parent, other) = (root.parent().clone(), service.root("/").unwrap());
+    let mut before = service.events().of(&parent);
+    let _kept = service.events().of(other.parent());
+    drop(root);
+    let mut after = service.events().of(&parent);
+    let both = async {
+        while before.next().await.is_some() {}
+        while after.next().await.is_some() {}
+    };
+    tokio::time::timeout(Duration::from_secs(5), both).await.expect("both end");
+    let parent = other.parent().clone();
+    let mut late = service.events().of(&parent);
+    let _ = service.shutdown(Duration::from_secs(1)).await;
+    drop(other);
+    tokio::time::timeout(Duration::from_secs(5), async { while late.next().await.is_some() {} })
+        .await
+        .expect("it ends");
+    assert!(service.events().of(&parent).next().await.is_none());
 }

@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use subagents_runtime::{SubagentRun, SubagentService};
-use subagents_seam::{CancelCause, CancellationToken, Deadlines, Event, Parent, StartRequest};
+use subagents_seam::{CancelCause, CancellationToken, Deadlines, Event, Parent, RunId, StartRequest};
 
 const PROMPTS: [&str; 20] = [
     "fine",
@@ -55,11 +55,8 @@ fn step() -> impl Strategy<Value = Step> {
         })
 }
 
-async fn one(
-    service: SubagentService,
-    parent: Parent,
-    step: Step,
-) -> Option<Arc<subagents_seam::SubagentResult>> {
+/// Whether the start was published, where its caller could tell.
+async fn one(service: SubagentService, parent: Parent, step: Step) -> (RunId, Option<bool>) {
     let token = CancellationToken::new();
     let mut request = StartRequest::new(parent, PROMPTS[step.prompt]).label("l");
     if step.with_token {
@@ -74,13 +71,19 @@ async fn one(
     if step.fate == 0 {
         tokio::time::sleep(Duration::from_millis(step.after)).await;
         drop(starting);
-        return None;
+        return (id, None);
     }
     let run: SubagentRun = if step.fate == 1 {
-        let waited = tokio::time::timeout(Duration::from_millis(step.after), starting).await;
-        waited.ok()?.ok()?
+        match tokio::time::timeout(Duration::from_millis(step.after), starting).await {
+            Err(_) => return (id, None),
+            Ok(Err(_)) => return (id, Some(false)),
+            Ok(Ok(run)) => run,
+        }
     } else {
-        starting.await.ok()?
+        match starting.await {
+            Err(_) => return (id, Some(false)),
+            Ok(run) => run,
+        }
     };
     assert_eq!(run.id(), id);
     tokio::time::sleep(Duration::from_millis(step.after)).await;
@@ -116,7 +119,7 @@ async fn one(
             (other, first) => panic!("two outcomes: {other:?} and {first:?}"),
         }
     }
-    first.ok()
+    (id, Some(true))
 }
 
 async fn whole(steps: Vec<Step>, limit: usize, shutdown_after: Option<u64>, grace: u64, crash: bool) {
@@ -142,11 +145,13 @@ async fn whole(steps: Vec<Step>, limit: usize, shutdown_after: Option<u64>, grac
             let _ = service.shutdown(Duration::from_millis(grace)).await;
         }
     }
+    let mut told = Vec::new();
     for task in work {
-        tokio::time::timeout(Duration::from_secs(60), task)
+        let one = tokio::time::timeout(Duration::from_secs(60), task)
             .await
             .expect("nobody hangs")
             .expect("no assertion failed");
+        told.push(one);
     }
     let ended = shutdown_after.is_some();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -174,6 +179,15 @@ async fn whole(steps: Vec<Step>, limit: usize, shutdown_after: Option<u64>, grac
         }
     }
     assert!(open.values().all(|ended| *ended), "a published run did not settle");
+    for (id, published) in told {
+        if let Some(published) = published {
+            assert_eq!(
+                open.contains_key(&id),
+                published,
+                "a start is published or rejected, and the caller knows which"
+            );
+        }
+    }
     while let Some(event) = events.try_next() {
         watched.apply(&event.expect("nothing was lost"));
     }
@@ -220,5 +234,13 @@ fn a_storm_on_threads_settles_once_and_leaves_nothing() {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let shutdown = (round == 3).then_some(20);
         runtime.block_on(whole(steps, limit, shutdown, 500, false));
+    }
+    for seed in 0..6 {
+        let steps = prop::collection::vec(step(), 40..60).new_tree(&mut runner).unwrap().current();
+        let steps =
+            steps.into_iter().filter(|step| !matches!(PROMPTS[step.prompt], "start-deaf" | "deaf")).collect();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(whole(steps, 0, Some(seed * 2), 500, true));
     }
 }

@@ -102,3 +102,43 @@ async fn an_event_stream_ends_with_the_service() {
     tokio::time::timeout(Duration::from_secs(1), all).await.expect("both end");
     assert!(service.events().next().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_shutdowns_at_once_tell_the_same() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let _run = service.start("it", StartRequest::new(&root, "close-hang deaf")).await.unwrap();
+    let _other = service.start("it", StartRequest::new(&root, "hang")).await.unwrap();
+    let grace = Duration::from_millis(300);
+    let (one, two) = tokio::join!(service.shutdown(grace), service.shutdown(grace));
+    assert_eq!((one.settled, one.killed, &one.leaked), (1, 1, &two.leaked));
+    assert_eq!((two.settled, two.killed), (1, 1));
+}
+
+#[test]
+fn an_agent_may_be_adopted_twice_and_outside_a_runtime() {
+    struct Agent(subagents_seam::AgentId, subagents_seam::CancellationToken);
+    impl subagents_seam::LocalAgent for Agent {
+        fn id(&self) -> subagents_seam::AgentId {
+            self.0
+        }
+        fn cwd(&self) -> &std::path::Path {
+            std::path::Path::new("/")
+        }
+        fn token(&self) -> subagents_seam::CancellationToken {
+            self.1.clone()
+        }
+    }
+    let probe = Probe::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (service, _root) = runtime.block_on(async { service(&probe) });
+    let agent = Agent(subagents_seam::AgentId::new(), subagents_seam::CancellationToken::new());
+    let (first, second) = (service.adopt(&agent).unwrap(), service.adopt(&agent).unwrap());
+    let parents = |service: &subagents_runtime::SubagentService| {
+        service.tree().nodes.iter().filter(|node| node.kind == subagents_seam::NodeKind::Parent).count()
+    };
+    assert_eq!(parents(&service), 3);
+    drop(first);
+    assert_eq!(parents(&service), 2, "the other keeps its node");
+    drop(second);
+}

@@ -349,3 +349,50 @@ async fn spec_1_9_every_start_error_has_its_code_and_names_the_next_step() {
         "UNSUPPORTED_CAPABILITY"
     );
 }
+
+#[tokio::test]
+async fn a_provider_that_holds_a_registration_can_be_dropped() {
+    struct Owner(
+        #[expect(dead_code, reason = "held, to be dropped with it")] subagents_runtime::Registration,
+    );
+    impl subagents_seam::SubagentProvider for Owner {
+        type Child = crate::support::ObedientChild;
+        async fn start(
+            &self,
+            _: subagents_seam::StartContext,
+        ) -> Result<Self::Child, subagents_seam::StartError> {
+            Err(subagents_seam::StartError::NoParentHistory)
+        }
+    }
+    let probe = Probe::default();
+    let (service, _root) = service(&probe);
+    let inner = service.register("inner", Obedient::new(&probe)).unwrap();
+    let outer = service.register("outer", Owner(inner)).unwrap();
+    let dropped = tokio::task::spawn_blocking(move || drop(outer));
+    tokio::time::timeout(Duration::from_secs(5), dropped).await.expect("no deadlock").unwrap();
+    assert_eq!(service.providers().iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_start_is_told_after_what_it_had_delegated_is_gone() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    struct Hasty(subagents_runtime::WeakService);
+    impl subagents_seam::SubagentProvider for Hasty {
+        type Child = crate::support::ObedientChild;
+        async fn start(
+            &self,
+            cx: subagents_seam::StartContext,
+        ) -> Result<Self::Child, subagents_seam::StartError> {
+            let service = self.0.upgrade().unwrap();
+            let run = service.start("it", StartRequest::new(cx.as_parent(), "close-slow hang")).await?;
+            drop(run.detach());
+            Err(subagents_seam::StartError::NoParentHistory)
+        }
+    }
+    let _hasty = service.register("hasty", Hasty(service.downgrade())).unwrap();
+    let error = service.start("hasty", StartRequest::new(&root, "x")).await.unwrap_err();
+    assert_eq!(error.code(), "NO_PARENT_HISTORY");
+    assert_eq!(probe.alive(), 0);
+    quiet(&service, &probe).await;
+}

@@ -70,7 +70,7 @@ impl Drop for Alive {
 ///
 /// In start: `start-err`, `start-panic`, `start-hang` (ends on cancel), `start-deaf`, `start-slow` (50 ms).
 /// In run: `say:TEXT` (progress), `sleep:MS`, `hang`, `deaf`, `late:MS` (that long after the cancel), `fail`, `panic`,
-/// `err`, `blank`, `reason:R`, `flood:N`, `tool:NAME`, `ask:ID`, `nest:K:PROMPT`, `chain`. In close: `close-hang`, `close-panic`,
+/// `err`, `blank`, `reason:R`, `flood:N`, `tool:NAME`, `ask:ID`, `nest:K:PROMPT`, `via:PROVIDER`, `fan:K`. In close: `close-hang`, `close-panic`,
 /// `close-leak`, `close-slow` (50 ms). Anything else is the answer.
 pub(crate) struct Obedient {
     pub(crate) probe: Probe,
@@ -187,6 +187,11 @@ impl Child for ObedientChild {
                             Err(error) => format!("[{}]", error.code()),
                         };
                     }
+                }
+                "via" => {
+                    let (service, parent) = (self.probe.service(), self.start.as_parent());
+                    let below = service.delegate(argument, StartRequest::new(&parent, "x")).await;
+                    answer += &below.map_or_else(|error| error.code().to_owned(), |result| result.text());
                 }
                 // Delegates the same to five below, for as long as it may.
                 "fan" => {
