@@ -194,13 +194,14 @@ impl Batch {
             };
             tokio::select! {
                 biased;
+                // First: a batch whose items are always ready must not outlive its deadline.
+                () = late => self.stop(CancelCause::Deadline(DeadlineKind::Batch)),
                 Some(item) = self.running.next() => {
                     if self.stops(&item.outcome) {
                         self.stop(CancelCause::Batch);
                     }
                     return Some(item);
                 }
-                () = late => self.stop(CancelCause::Deadline(DeadlineKind::Batch)),
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     registry::RegistryMessage,
     run::{self, Effect, Input, State},
     run_actor::RunMessage,
-    seat::{Flag, Place, Seat},
+    seat::{Flag, Link, Place, Seat},
     settlement::{Ending, Settled, Shown, conclude},
     shared::{Ids, Shared},
     tree,
@@ -66,7 +66,7 @@ pub(crate) struct RunCore {
     leak: OnceLock<Arc<str>>,
     /// The code of the error that rejected the start.
     rejection: OnceLock<&'static str>,
-    pub(crate) parent: Place,
+    pub(crate) parent: Link,
     pub(crate) shared: Arc<Shared>,
     deadlines: Option<Box<Deadlines>>,
     /// The run's own lock: a change of its state and what is sent of it are one.
@@ -133,7 +133,7 @@ impl RunCore {
             cause: OnceLock::new(),
             leak: OnceLock::new(),
             rejection: OnceLock::new(),
-            parent,
+            parent: Link::new(parent),
             shared,
             deadlines,
             waiting: Mutex::new(Waiting { actor: None, callers: None, seated: true }),
@@ -253,12 +253,22 @@ impl RunCore {
         self.live()?.process().map(|process| process.node)
     }
 
+    /// A deadline that is none unless it is set. `Duration::MAX` means none.
     pub(crate) fn deadline(&self, which: impl Fn(&Deadlines) -> Option<Duration>) -> Option<Duration> {
-        self.deadlines
-            .as_deref()
-            .and_then(&which)
-            .or_else(|| which(&self.shared.deadlines))
-            .filter(|d| *d < Duration::MAX)
+        self.set_deadline(which).filter(|deadline| *deadline < Duration::MAX)
+    }
+
+    /// A deadline that has a default. `Duration::MAX` means none, which is as good as for ever.
+    pub(crate) fn patience(
+        &self,
+        which: impl Fn(&Deadlines) -> Option<Duration>,
+        default: Duration,
+    ) -> Duration {
+        self.set_deadline(which).unwrap_or(default)
+    }
+
+    fn set_deadline(&self, which: impl Fn(&Deadlines) -> Option<Duration>) -> Option<Duration> {
+        self.deadlines.as_deref().and_then(&which).or_else(|| which(&self.shared.deadlines))
     }
 
     pub(crate) fn disposed(&self) -> Result<(), DisposeError> {
@@ -446,7 +456,9 @@ impl RunCore {
         }
     }
 
-    pub(crate) fn leaked(&self, what: impl Into<Arc<str>>) {
+    pub(crate) fn leaked(&self, what: impl AsRef<str>) {
+        // It may be a child's own words.
+        let what = subagents_seam::bounded(&subagents_seam::sanitised(what.as_ref()), 500);
         let _ = self.leak.set(what.into());
     }
 
@@ -470,6 +482,10 @@ impl RunCore {
 
     /// Asks the run actor to cancel; where it is gone or not there yet, does it at once.
     pub(crate) fn request_cancel(&self, cause: CancelCause) {
+        // The cause is recorded at once, so that the first wins; the cancel itself is the actor's.
+        if !self.seat.token.is_cancelled() {
+            let _ = self.cause.set(cause.clone());
+        }
         let told =
             self.actor().is_some_and(|actor| actor.send_message(RunMessage::Cancel(cause.clone())).is_ok());
         if !told {
@@ -500,7 +516,14 @@ impl RunCore {
             }
             // Nobody will settle what is gone; the waiter is dropped and asks again.
             None if self.is_gone() => {}
-            None => waiting.callers.get_or_insert_default().settled.push(waiter),
+            None => {
+                let settled = &mut waiting.callers.get_or_insert_default().settled;
+                // Whoever asks again and again, as a `select!` in a loop does, leaves the old ones behind.
+                if settled.len() >= 64 && settled.len().is_power_of_two() {
+                    settled.retain(|waiter| !waiter.is_closed());
+                }
+                settled.push(waiter);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! A hundred thousand of these futures may be alive at once, so what is awaited is awaited in one place ([`race`]) and
 //! what is rare is boxed.
 
-use crate::race::{Raced, Token, drop_contained, message_of, race};
+use crate::race::{Contained, Raced, Token, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     handle::SubagentRun,
@@ -146,7 +146,7 @@ async fn wait_for_slot(
 ) -> Result<(), StartError> {
     let patience = core.deadline(|deadlines| deadlines.queue);
     let until = patience.map(|patience| after(began(&core, Phase::Queued), patience));
-    let mut permit: BoxFuture<'_, _> = Box::pin(permit);
+    let mut permit: Contained<BoxFuture<'_, _>> = Contained::new(Box::pin(permit));
     match race(&core, Some(token), &mut permit, until).await {
         Raced::Done(Ok(Ok(borrowed))) => {
             core.set_limited(borrowed);
@@ -167,13 +167,13 @@ async fn start(
     core: &Arc<RunCore>,
     mut assignment: Box<Assignment>,
     token: &mut Token,
-) -> Result<(Box<dyn DynChild>, bool), StartError> {
+) -> Result<(Contained<Box<dyn DynChild>>, bool), StartError> {
     if let Some(permit) = assignment.permit.take() {
         Box::pin(wait_for_slot(core.clone(), permit, token)).await?;
     }
     let (provider, request) = (assignment.provider.clone(), assignment.request);
     let mut starting = begin(core, &provider, request)?;
-    let patience = core.deadline(|deadlines| deadlines.start).unwrap_or(START);
+    let patience = core.patience(|deadlines| deadlines.start, START);
     let admitted = if core.state().phase() == Phase::Queued { Phase::Queued } else { Phase::Starting };
     let until = after(began(core, admitted), patience);
     let raced = race(core, Some(token), &mut starting, Some(until)).admitting().await;
@@ -206,7 +206,7 @@ fn begin<'p>(
     core: &Arc<RunCore>,
     provider: &'p DynProvider,
     request: StartRequest,
-) -> Result<BoxFuture<'p, Started>, StartError> {
+) -> Result<Contained<BoxFuture<'p, Started>>, StartError> {
     if request.get_token().is_some_and(CancellationToken::is_cancelled) {
         core.cancel(CancelCause::Token);
     }
@@ -215,26 +215,27 @@ fn begin<'p>(
     }
     let context = StartContext::new(core.clone(), request);
     // Making the future may panic as well: a provider may be written by hand.
-    catch_unwind(AssertUnwindSafe(|| provider.start(context))).map_err(|panic| panicked(core, &*panic))
+    let starting = catch_unwind(AssertUnwindSafe(|| provider.start(context)));
+    starting.map(Contained::new).map_err(|panic| panicked(core, &*panic))
 }
 
 /// What a finished start is worth.
 enum Accepted {
-    Child(Box<dyn DynChild>, bool),
+    Child(Contained<Box<dyn DynChild>>, bool),
     /// A child that nobody wants any more.
-    Late(Box<dyn DynChild>, StartError),
+    Late(Contained<Box<dyn DynChild>>, StartError),
     None(StartError),
 }
 
 /// Whatever comes out of a start that is cancelled by now, the cancel is what happened.
 fn accept(core: &RunCore, started: Started) -> Accepted {
     let cancelled = core.seat.token.is_cancelled().then(|| cancelled(core));
-    let child = match (started, cancelled) {
-        (Ok(child), None) => child,
-        (Ok(child), Some(error)) => return Accepted::Late(child, error),
+    let mut child = match (started, cancelled) {
+        (Ok(child), None) => Contained::new(child),
+        (Ok(child), Some(error)) => return Accepted::Late(Contained::new(child), error),
         (Err(_), Some(error)) | (Err(error), None) => return Accepted::None(error),
     };
-    match catch_unwind(AssertUnwindSafe(|| child.local_agent().is_some())) {
+    match catch_unwind(AssertUnwindSafe(|| child.get().is_some_and(|child| child.local_agent().is_some()))) {
         Ok(local) => Accepted::Child(child, local),
         Err(panic) => Accepted::Late(child, panicked(core, &*panic)),
     }
@@ -242,13 +243,17 @@ fn accept(core: &RunCore, started: Started) -> Accepted {
 
 /// A start that is cut short is told by its token, given the grace, and dropped; a child that comes out of it late is
 /// closed.
-async fn cut_short(guard: &mut DriverGuard, core: &Arc<RunCore>, mut starting: BoxFuture<'_, Started>) {
+async fn cut_short(
+    guard: &mut DriverGuard,
+    core: &Arc<RunCore>,
+    mut starting: Contained<BoxFuture<'_, Started>>,
+) {
     core.seat.token.cancel();
-    let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
+    let grace = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
     let late = race(core, None, &mut starting, Some(after(Instant::now(), grace))).await;
-    drop_contained(starting);
+    drop(starting);
     if let Raced::Done(Ok(Ok(child))) = late {
-        close(guard, core, child).await;
+        close(guard, core, Contained::new(child)).await;
     }
 }
 
@@ -258,14 +263,15 @@ fn panicked(core: &RunCore, panic: &(dyn Any + Send)) -> StartError {
 }
 
 /// Runs the child until it returns, or until it has to be dropped.
-async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Token) -> Ending {
+async fn run(core: &Arc<RunCore>, child: &mut Contained<Box<dyn DynChild>>, token: &mut Token) -> Ending {
+    let Some(child) = child.get() else { return Ending::Lost };
     let context = RunContext::new(core.clone());
     let mut running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
-        Ok(running) => running,
+        Ok(running) => Contained::new(running),
         Err(panic) => return Ending::Panicked(message_of(&*panic)),
     };
     let mut grace = None;
-    let ending = loop {
+    loop {
         let published = began(core, Phase::Running);
         let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
         let idle =
@@ -277,7 +283,7 @@ async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Tok
             Raced::Done(Ok(returned)) => break Ending::Returned(returned),
             Raced::Done(Err(panic)) => break Ending::Panicked(message_of(&*panic)),
             Raced::Cancelled => {
-                let patience = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
+                let patience = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
                 grace = Some(after(Instant::now(), patience));
             }
             Raced::Late => {
@@ -287,9 +293,7 @@ async fn run(core: &Arc<RunCore>, child: &mut Box<dyn DynChild>, token: &mut Tok
                 }
             }
         }
-    };
-    drop_contained(running);
-    ending
+    }
 }
 
 /// Which deadline has passed; none where a sign of life has moved the idle one on since the timer was set.
@@ -314,14 +318,16 @@ fn last_sign(core: &RunCore, published: Instant) -> Instant {
 }
 
 /// Tears the child down, then waits for what is below it: gone child-first. Bounded; what is left is a fact.
-async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Box<dyn DynChild>) {
-    let patience = core.deadline(|deadlines| deadlines.dispose).unwrap_or(DISPOSE);
+async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Contained<Box<dyn DynChild>>) {
+    let Some(child) = child.take() else { return };
+    let patience = core.patience(|deadlines| deadlines.dispose, DISPOSE);
     let now = if core.state().is_settled() { began(core, Phase::Closing) } else { Instant::now() };
     let deadline = after(now, patience);
     guard.open = true;
     match catch_unwind(AssertUnwindSafe(|| child.close(deadline))) {
         Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(&*panic))),
-        Ok(mut closing) => {
+        Ok(closing) => {
+            let mut closing = Contained::new(closing);
             match race(core, None, &mut closing, Some(deadline)).await {
                 Raced::Done(Ok(Closed::Clean)) => {}
                 Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
@@ -333,7 +339,6 @@ async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Box<dyn DynC
                     core.leaked(format!("its teardown took longer than {patience:?}"));
                 }
             }
-            drop_contained(closing);
         }
     }
     guard.open = false;
@@ -356,6 +361,6 @@ async fn wait_for_children(guard: &mut DriverGuard, core: &RunCore) {
 
 /// How long a run may take from its cancel to its end.
 pub(crate) fn ladder(core: &RunCore) -> Duration {
-    let grace = core.deadline(|deadlines| deadlines.cancel_grace).unwrap_or(CANCEL_GRACE);
-    grace.saturating_add(core.deadline(|deadlines| deadlines.dispose).unwrap_or(DISPOSE))
+    let grace = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
+    grace.saturating_add(core.patience(|deadlines| deadlines.dispose, DISPOSE))
 }

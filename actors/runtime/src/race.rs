@@ -34,7 +34,7 @@ pin_project! {
     pub(crate) struct Race<'a, 'w, T> {
         core: &'a Arc<RunCore>,
         token: Option<&'a mut Token>,
-        work: &'a mut BoxFuture<'w, T>,
+        work: &'a mut Contained<BoxFuture<'w, T>>,
         until: Option<Instant>,
         #[pin]
         cancelled: WaitForCancellationFuture<'a>,
@@ -50,7 +50,7 @@ pin_project! {
 pub(crate) fn race<'a, 'w, T>(
     core: &'a Arc<RunCore>,
     token: Option<&'a mut Token>,
-    work: &'a mut BoxFuture<'w, T>,
+    work: &'a mut Contained<BoxFuture<'w, T>>,
     until: Option<Instant>,
 ) -> Race<'a, 'w, T> {
     Race { core, token, work, until, cancelled: core.seat.token.cancelled(), admits: false, timer: None }
@@ -69,7 +69,8 @@ impl<T> Future for Race<'_, '_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Raced<T>> {
         let mut this = self.project();
-        match catch_unwind(AssertUnwindSafe(|| this.work.as_mut().poll(cx))) {
+        let Some(work) = this.work.get() else { return Poll::Pending };
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
             Ok(Poll::Ready(done)) => return Poll::Ready(Raced::Done(Ok(done))),
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
@@ -98,10 +99,30 @@ impl<T> Future for Race<'_, '_, T> {
     }
 }
 
-/// Foreign code may panic in a destructor as well.
-pub(crate) fn drop_contained<T>(foreign: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
-        tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+/// Something of foreign code, whose destructor may panic: wherever it is dropped, also in an unwinding or cut driver, the
+/// panic ends there. Two of them at once would otherwise abort the host.
+pub(crate) struct Contained<T>(Option<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(foreign: T) -> Self {
+        Self(Some(foreign))
+    }
+
+    pub(crate) fn get(&mut self) -> Option<&mut T> {
+        self.0.as_mut()
+    }
+
+    pub(crate) fn take(mut self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        let foreign = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
+            tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+        }
     }
 }
 

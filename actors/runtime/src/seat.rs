@@ -5,6 +5,7 @@ use crate::{core::RunCore, events::ScopedEvents, lineage, shared::Shared};
 use std::{
     any::Any,
     fmt,
+    ops::Deref,
     path::Path,
     sync::{
         Arc, OnceLock,
@@ -271,6 +272,34 @@ impl Place {
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.node_id().fmt(f)
+    }
+}
+
+/// A run's hold on the place above it. A chain of them is let go in a loop: it may be longer than a stack is deep.
+pub(crate) struct Link(Option<Place>);
+
+impl Link {
+    pub(crate) fn new(place: Place) -> Self {
+        Self(Some(place))
+    }
+}
+
+impl Deref for Link {
+    type Target = Place;
+    fn deref(&self) -> &Place {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("it is emptied by its own drop alone"))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(Place::Run(run)) = next {
+            next = Arc::into_inner(run).and_then(|mut run| {
+                run.leave_seat();
+                run.parent.0.take()
+            });
+        }
     }
 }
 

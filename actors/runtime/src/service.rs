@@ -175,7 +175,7 @@ impl SubagentService {
             parent: place,
             max_depth,
             provider: entry.name.clone(),
-            label: request.get_label().cloned(),
+            label: request.get_label().map(shown),
             deadlines: request.get_deadlines().cloned().map(Box::new),
             blank_is_fine: entry.blank_is_fine,
         };
@@ -299,6 +299,17 @@ impl SubagentService {
         self.shared().tracker.len()
     }
 }
+
+/// A label as the tree keeps it: bounded, for it may be anybody's text.
+fn shown(label: &Name) -> Name {
+    if label.len() <= LABEL_BYTES {
+        label.clone()
+    } else {
+        subagents_seam::bounded(label, LABEL_BYTES).into()
+    }
+}
+
+const LABEL_BYTES: usize = 1024;
 
 /// After the kill, this long is waited for what was killed.
 const AFTERMATH: Duration = Duration::from_secs(1);

@@ -142,3 +142,24 @@ async fn prompts_may_come_later() {
     }
     assert!(batch.next().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_whose_items_are_always_ready_keeps_its_deadline() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let mut batch =
+        service.batch(&root, "it").limit(4).deadline(Duration::from_millis(100)).requests(vec!["x"; 60]);
+    let (mut done, mut refused) = (0, 0);
+    while let Some(item) = batch.next().await {
+        match item.outcome {
+            Ok(_) => done += 1,
+            Err(error) => {
+                assert_eq!(error.code(), "CANCELLED");
+                refused += 1;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(done + refused, 60);
+    assert!(done < 12, "{done} were done");
+}

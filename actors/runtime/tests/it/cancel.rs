@@ -34,6 +34,20 @@ async fn b06_l05_a_childs_error_is_told_with_its_text_and_class() {
     let result = service.delegate("it", StartRequest::new(&root, "fail")).await.unwrap();
     let diagnostic = result.diagnostic.as_ref().expect("it is told");
     assert_eq!((diagnostic.category(), diagnostic.text()), ("model", "429 from the model: slow down"));
+    // On a later call as well, and whatever shape the error has: never empty, never a placeholder, bounded, clean.
+    let nested =
+        format!("{{\"code\":-32603,\"data\":{{\"nested\":[1,{{\"x\":\"{}\"}}]}}}}", "y".repeat(100 * 1024));
+    for (text, says) in
+        [("", "no details were given"), (&*nested, "-32603"), ("\u{1b}[31mred\u{7}", "red"), ("42", "42")]
+    {
+        let told = Diagnostic::new("rpc", text);
+        assert!(
+            told.text().contains(says) && told.text().len() <= 4096 && !told.text().contains('\u{1b}'),
+            "{told}"
+        );
+    }
+    let later = service.delegate("it", StartRequest::new(&root, "tool:grep say:found fail")).await.unwrap();
+    assert_eq!((later.stop_reason.as_str(), &*later.text()), ("error", "found"));
     let error = service.delegate("it", StartRequest::new(&root, "err")).await.unwrap_err();
     assert_eq!(error.code(), "WAIT_FAILED");
     assert!(error.to_string().contains("the link broke"), "{error}");
@@ -285,4 +299,34 @@ async fn a_child_that_blocks_its_thread_makes_a_disposal_a_fact_and_not_a_hang()
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     quiet(&service, &probe).await;
     assert_eq!(run.dispose().await.unwrap_err(), error, "everybody gets the same answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_cause_wins_also_over_what_cancels_at_once() {
+    for second in ["root", "drop", "shutdown"] {
+        let probe = Probe::default();
+        let (service, root) = service(&probe);
+        let run = service.start("it", StartRequest::new(&root, "hang")).await.unwrap();
+        until("it runs", || probe.runs() == 1).await;
+        run.cancel(CancelCause::requested("the first"));
+        match second {
+            "root" => root.cancel(CancelCause::requested("the second")),
+            "drop" => drop(root),
+            _ => drop(service.shutdown(Duration::from_secs(5)).await),
+        }
+        let result = run.result().await.unwrap();
+        assert!(result.diagnostic.as_ref().unwrap().text().contains("the first"), "{second}: {result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_max_is_none_also_where_there_is_a_default() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let patient = Deadlines::new().start(Duration::MAX).cancel_grace(Duration::MAX).dispose(Duration::MAX);
+    let starting = service.start("it", StartRequest::new(&root, "start-deaf").deadlines(patient.clone()));
+    assert!(tokio::time::timeout(Duration::from_secs(3600), starting).await.is_err(), "no start deadline");
+    let run = service.start("it", StartRequest::new(&root, "late:60000").deadlines(patient)).await.unwrap();
+    run.cancel(CancelCause::REQUESTED);
+    assert_eq!(run.result().await.unwrap().text(), "late", "a grace without end");
 }

@@ -116,30 +116,6 @@ async fn l06_two_readers_see_the_same_and_do_not_disturb_each_other() {
     run.dispose().await.unwrap();
 }
 
-#[tokio::test]
-async fn k08_a_flood_of_progress_is_coalesced_counted_and_ends_flagged() {
-    let probe = Probe::default();
-    let (service, root) = service(&probe);
-    let resident = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("0").to_owned();
-        line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
-    };
-    let before = resident();
-    // 200 MB in pieces of ten bytes, and a reader that sleeps.
-    let run = service.start("it", StartRequest::new(&root, "flood:20000000 fail")).await.unwrap();
-    let mut progress = run.progress();
-    let result = run.result().await.unwrap();
-    assert!(resident() < before + 64, "{} -> {} MB", before, resident());
-    let truncated = result.details.truncated.expect("it is flagged");
-    assert_eq!(truncated.total_bytes, 200_000_000);
-    assert!(truncated.kept_bytes < 1_000_000 && result.output.to_text().len() as u64 == truncated.kept_bytes);
-    let update = progress.next().await.unwrap();
-    assert_eq!(update.lagged_bytes + update.text.len() as u64, 200_000_000);
-    assert!(progress.next().await.is_none());
-    run.dispose().await.unwrap();
-}
-
 #[tokio::test(start_paused = true)]
 async fn spec_2_9_every_end_has_its_start_with_the_same_facts_under_a_mixed_load() {
     let probe = Probe::default();

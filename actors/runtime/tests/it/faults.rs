@@ -124,3 +124,51 @@ async fn a_lost_run_actor_is_gone_after_the_runs_below_it() {
     assert_eq!(probe.alive(), 0, "a disposal returns when those below are gone, too");
     quiet(&service, &probe).await;
 }
+
+/// A child and its future that both panic when they are dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a destructor panics");
+    }
+}
+
+struct BombChild(#[allow(dead_code, reason = "it goes off when it is dropped")] Bomb);
+
+impl subagents_seam::SubagentProvider for Bomb {
+    type Child = BombChild;
+    async fn start(&self, _: subagents_seam::StartContext) -> Result<BombChild, subagents_seam::StartError> {
+        Ok(BombChild(Bomb))
+    }
+}
+
+impl subagents_seam::Child for BombChild {
+    async fn run(
+        &mut self,
+        _: subagents_seam::RunContext,
+    ) -> Result<subagents_seam::SubagentResult, subagents_seam::ResultError> {
+        let _bomb = Bomb;
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn destructors_that_panic_together_end_their_run_and_nothing_else() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let registration = service.register("bomb", Bomb).unwrap();
+    for kill in [true, false] {
+        let run = service.start("bomb", StartRequest::new(&root, "x")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if kill {
+            run.watcher().inject_kill();
+        }
+        let _ = run.dispose().await;
+        assert!(!run.result().await.unwrap().stop_reason.is_success());
+    }
+    assert_eq!(service.delegate("it", StartRequest::new(&root, "fine")).await.unwrap().text(), "fine");
+    // The provider is one as well.
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(registration)));
+    assert!(dropped.is_err(), "the panic of a provider's own drop is its owner's");
+}

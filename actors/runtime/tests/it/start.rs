@@ -336,18 +336,56 @@ async fn m12_a_provider_that_always_dies_is_twenty_failures_and_no_loop() {
 }
 
 #[tokio::test]
-async fn spec_1_9_every_start_error_has_its_code_and_names_the_next_step() {
+async fn spec_1_9_every_error_has_its_code_and_names_the_next_step() {
+    use subagents_seam::{FailureCode, ProviderFailure, StartError};
     let probe = Probe::default();
     let (service, root) = service(&probe);
     let _ = service.shutdown(Duration::from_secs(1)).await;
-    let error = service.start("it", StartRequest::new(&root, "x")).await.unwrap_err();
-    assert_eq!(error.code(), "DRAINING");
+    assert_eq!(service.start("it", StartRequest::new(&root, "x")).await.unwrap_err().code(), "DRAINING");
     assert_eq!(service.root("/").unwrap_err().code(), "DRAINING");
-    let name = subagents_seam::Name::from("x");
-    assert_eq!(
-        subagents_seam::StartError::unsupported(&name, Capability::Persona).code(),
-        "UNSUPPORTED_CAPABILITY"
-    );
+    let name = || subagents_seam::Name::from("x");
+    let after = Duration::from_secs(1);
+    let schema = subagents_seam::schema::check(&json!({"type": "array"})).unwrap_err();
+    // The code, and a word of what to do next.
+    for (error, code, advice) in [
+        (StartError::Draining, "DRAINING", "start nothing more"),
+        (StartError::ServiceFailed, "SERVICE_FAILED", "build a new one"),
+        (StartError::NoProvider { name: name(), known: vec![name()] }, "NO_PROVIDER", "known: x"),
+        (StartError::unsupported(&name(), Capability::Persona), "UNSUPPORTED_CAPABILITY", "leave it out"),
+        (StartError::InvalidDepth { given: "-1".into() }, "INVALID_DEPTH", "give a whole number"),
+        (StartError::UnsupportedSchema(schema), "UNSUPPORTED_SCHEMA", "must be an object"),
+        (
+            StartError::UnsupportedPrompt { provider: name(), kind: "blank" },
+            "UNSUPPORTED_PROMPT",
+            "say what is to be done",
+        ),
+        (
+            StartError::UnsupportedPrompt { provider: name(), kind: "image" },
+            "UNSUPPORTED_PROMPT",
+            "send text",
+        ),
+        (StartError::Cancelled { cause: CancelCause::Shutdown }, "CANCELLED", "shuts down"),
+        (StartError::DepthExceeded { attempted: 4, max: 3 }, "DEPTH_EXCEEDED", "do the work here"),
+        (StartError::QueueFull { queued: 1, active: 2 }, "QUEUE_FULL", "retry when"),
+        (StartError::QueueTimeout { after }, "QUEUE_TIMEOUT", "raise the limit"),
+        (StartError::StartTimeout { provider: name(), after }, "START_TIMEOUT", "raise the start deadline"),
+        (StartError::ParentGone, "PARENT_GONE", "delegate from a live one"),
+        (StartError::StartLimitExceeded { cap: 7 }, "START_LIMIT_EXCEEDED", "go on without"),
+        (StartError::NoParentHistory, "NO_PARENT_HISTORY", "starts fresh"),
+        (ProviderFailure::new(FailureCode::NotOnPath, "install it").into(), "NOT_ON_PATH", "install it"),
+        (
+            StartError::ProviderPanicked { provider: name(), message: "m".into() },
+            "PROVIDER_PANICKED",
+            "panicked",
+        ),
+    ] {
+        assert_eq!(error.code(), code);
+        assert!(error.to_string().contains(advice), "{code}: {error}");
+        assert!(
+            !error.to_string().ends_with('.') && !error.to_string().starts_with(char::is_uppercase),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use crate::support::{Obedient, Probe, quiet, service, service_with, until};
 use std::time::Duration;
-use subagents_runtime::SubagentService;
 use subagents_seam::{Node, NodeKind, Phase, StartRequest, StopReason, Timestamp, Tree, Wait};
 
 #[tokio::test(start_paused = true)]
@@ -90,32 +89,6 @@ async fn l08_gone_nodes_are_kept_up_to_a_count_and_an_age() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     let tree = service.tree();
     assert_eq!((tree.gone.len(), tree.forgotten), (0, 10_001));
-}
-
-#[tokio::test]
-async fn a_hundred_thousand_runs_leave_memory_flat() {
-    let resident = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("0").to_owned();
-        line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
-    };
-    let probe = Probe::default();
-    let quiet_provider =
-        subagents_seam::provider_fn(subagents_seam::Capabilities::NONE, |start, _| async move {
-            Ok(subagents_seam::SubagentResult::completed(start.prompt().to_text()))
-        });
-    let service = SubagentService::builder().provider("it", quiet_provider).build().unwrap();
-    let root = service.root("/").unwrap();
-    let mut warm = 0;
-    for i in 0..100_000 {
-        service.delegate("it", StartRequest::new(&root, "x").label("a label")).await.unwrap();
-        if i == 10_000 {
-            warm = resident();
-        }
-    }
-    assert!(resident() <= warm + 8, "{warm} -> {} MB", resident());
-    assert_eq!((service.tree().nodes.len(), service.tasks()), (2, 0));
-    assert_eq!(probe.alive(), 0);
 }
 
 #[tokio::test(start_paused = true)]
