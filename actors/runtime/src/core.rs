@@ -283,7 +283,7 @@ impl RunCore {
     /// Feeds one fact to the state machine, under the run's lock, and says what followed.
     fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
         // The end of the driver is rarely the end of the run: it needs no time of its own.
-        let read = (input != Input::DriverDone).then(|| self.shared.clock.now());
+        let read = (!matches!(input, Input::DriverDone { .. })).then(|| self.shared.clock.now());
         let guard = self.waiting();
         let before = self.state();
         let (state, effect) = run::step(before, input);
@@ -403,9 +403,11 @@ impl RunCore {
     pub(crate) fn driver_done(self: &Arc<Self>, abandons: bool) {
         // Nothing can start below any more: the seat ended with the settlement.
         let childless = abandons || self.seat.children() == 0;
-        let driver = self.feed(Input::DriverDone, None);
-        if driver == Effect::Gone || childless && self.feed(Input::Childless, None) == Effect::Gone {
+        if self.feed(Input::DriverDone { childless }, None) == Effect::Gone {
             self.farewell();
+        } else if !childless && self.seat.children() == 0 {
+            // The last one left in between, and may have been too early to finish this run.
+            self.childless();
         }
     }
 

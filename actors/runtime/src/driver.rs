@@ -49,7 +49,7 @@ pub(crate) struct DriverGuard {
     /// It gave up waiting for the runs below.
     abandons: bool,
     /// Why the start is to be rejected, once that is decided.
-    decided: Option<StartError>,
+    decided: Option<Box<StartError>>,
 }
 
 impl DriverGuard {
@@ -66,7 +66,10 @@ impl Drop for DriverGuard {
         }
         if !core.state().is_settled() {
             match self.reply.take() {
-                Some(reply) => core.reject(reply, self.decided.take().unwrap_or_else(|| lost(core))),
+                Some(reply) => {
+                    let error = self.decided.take().map_or_else(|| lost(core), |decided| *decided);
+                    core.reject(reply, error);
+                }
                 None => core.settle(Ending::Lost),
             }
         }
@@ -108,7 +111,7 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
             Ok(started) => started,
             Err(error) => {
                 // A start may have delegated before it failed: nothing more starts below, and what did ends first.
-                guard.decided = Some(error);
+                guard.decided = Some(Box::new(error));
                 core.seat.end();
                 core.seat.token.cancel();
                 if core.seat.children() > 0 {
@@ -196,7 +199,7 @@ async fn start(
             StartError::StartTimeout { provider: core.provider.clone(), after: patience }
         }
     };
-    guard.decided = Some(cut.clone());
+    guard.decided = Some(Box::new(cut.clone()));
     Box::pin(cut_short(guard, core, starting)).await;
     Err(cut)
 }

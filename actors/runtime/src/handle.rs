@@ -240,6 +240,13 @@ impl RunWatcher {
             core.request_cancel(CancelCause::Disposed);
         }
         async move {
+            // A run on its way out is gone in a moment: most disposals need no timer.
+            for _ in 0..3 {
+                if core.is_taken_out() {
+                    return core.disposed();
+                }
+                tokio::task::yield_now().await;
+            }
             // Each step is bounded, unless a child blocks its thread: then this is.
             let patience = driver::ladder(&core).saturating_mul(9).saturating_add(MARGIN);
             if tokio::time::timeout(patience, core.gone()).await.is_err() {

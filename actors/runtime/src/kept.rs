@@ -18,10 +18,12 @@ pub(crate) struct Kept {
     ring: Mutex<Ring>,
 }
 
+type Record = (Node, Option<Settled>);
+
 #[derive(Default)]
 struct Ring {
     /// Records, not runs: a run's own memory is best freed while it is warm.
-    records: VecDeque<(Node, Option<Settled>)>,
+    records: VecDeque<Record>,
     /// Of the outcomes.
     bytes: usize,
     forgotten: u64,
@@ -48,20 +50,26 @@ impl Kept {
         };
     }
 
-    /// Takes out what is too much, too large or too old; the oldest first.
-    fn prune(&self, ring: &mut Ring, now: Timestamp) -> Vec<(Node, Option<Settled>)> {
-        let mut dropped = Vec::new();
-        while let Some((node, _)) = ring.records.front() {
-            let fits = ring.records.len() <= self.most && ring.bytes <= BYTES;
-            if fits && node.since.until(now) <= self.age {
-                break;
-            }
-            let Some(record) = ring.records.pop_front() else { break };
-            ring.bytes -= bytes_of(record.1.as_ref());
-            ring.forgotten += 1;
-            dropped.push(record);
+    /// Takes out what is too much, too large or too old; the oldest first. Nearly always it is one.
+    fn prune(&self, ring: &mut Ring, now: Timestamp) -> (Option<Record>, Vec<Record>) {
+        let first = self.take_excess(ring, now);
+        let mut rest = Vec::new();
+        if first.is_some() {
+            rest.extend(std::iter::from_fn(|| self.take_excess(ring, now)));
         }
-        dropped
+        (first, rest)
+    }
+
+    fn take_excess(&self, ring: &mut Ring, now: Timestamp) -> Option<Record> {
+        let (node, _) = ring.records.front()?;
+        let fits = ring.records.len() <= self.most && ring.bytes <= BYTES;
+        if fits && node.since.until(now) <= self.age {
+            return None;
+        }
+        let record = ring.records.pop_front()?;
+        ring.bytes -= bytes_of(record.1.as_ref());
+        ring.forgotten += 1;
+        Some(record)
     }
 
     /// The gone nodes, the oldest first, and how many are not remembered any more.

@@ -34,7 +34,12 @@ impl Root {
         let seat = Seat::new(agent.id(), depth, shared.max_depth, shared.token.child_token());
         let root = Self::enter(shared, seat, agent.epoch(), cwd, agent.local())?;
         // Two tokens above one place: the service's is its parent, the agent's is watched.
-        let (theirs, ours, core) = (agent.token(), root.core.seat.token.clone(), Arc::downgrade(&root.core));
+        let token = agent.token();
+        if token.is_cancelled() {
+            root.core.close(CancelCause::Parent);
+            return Ok(root);
+        }
+        let (theirs, ours, core) = (token, root.core.seat.token.clone(), Arc::downgrade(&root.core));
         let watch = async move {
             tokio::select! {
                 () = theirs.cancelled() => {

@@ -29,8 +29,8 @@ pub(crate) enum Input {
     Published,
     /// The outcome is known.
     Settled,
-    /// The driver task ended.
-    DriverDone,
+    /// The driver task ended; whether a run below is left then.
+    DriverDone { childless: bool },
     /// The run actor ended.
     ActorDone,
     /// The last run below is gone, and none can come.
@@ -121,7 +121,10 @@ pub(crate) const fn step(state: State, input: Input) -> (State, Effect) {
             let effect = if state.is_published() { Effect::Ended } else { Effect::Rejected };
             (state.at(Phase::Closing).with(SETTLED), effect)
         }
-        Input::DriverDone => all_gone(state.with(DRIVER_DONE), state.has(DRIVER_DONE)),
+        Input::DriverDone { childless } => {
+            let flags = if childless { DRIVER_DONE | CHILDLESS } else { DRIVER_DONE };
+            all_gone(state.with(flags), state.with(flags).0 == state.0)
+        }
         Input::ActorDone => all_gone(state.with(ACTOR_DONE), state.has(ACTOR_DONE)),
         Input::Childless => all_gone(state.with(CHILDLESS), state.has(CHILDLESS)),
     }
@@ -149,7 +152,8 @@ mod tests {
             Just(Input::Admitted),
             Just(Input::Published),
             Just(Input::Settled),
-            Just(Input::DriverDone),
+            Just(Input::DriverDone { childless: true }),
+            Just(Input::DriverDone { childless: false }),
             Just(Input::ActorDone),
             Just(Input::Childless),
         ]
@@ -160,7 +164,7 @@ mod tests {
         fn any_order_of_facts_settles_once_and_ends_once(inputs in prop::collection::vec(any_input(), 0..40)) {
             let mut state = State::QUEUED;
             let (mut started, mut ended, mut rejected, mut gone) = (0, 0, 0, 0);
-            for input in inputs.into_iter().chain([Input::Settled, Input::DriverDone, Input::ActorDone, Input::Childless]) {
+            for input in inputs.into_iter().chain([Input::Settled, Input::DriverDone { childless: false }, Input::ActorDone, Input::Childless]) {
                 let before = state.phase();
                 let (next, effect) = step(state, input);
                 prop_assert!(next.phase() >= before, "a phase never goes back: {before:?} -> {:?}", next.phase());

@@ -63,6 +63,20 @@ impl Drop for RunActor {
     }
 }
 
+/// Writes the run's end into its span, however the driver ends.
+struct Told {
+    core: Arc<RunCore>,
+    span: tracing::Span,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(result) = self.core.result() {
+            self.span.record("stop_reason", result.stop_reason.as_str());
+        }
+    }
+}
+
 #[ractor::actor(message = RunMessage, state = ())]
 impl RunActor {
     async fn pre_start(
@@ -100,16 +114,12 @@ impl RunActor {
             *work = Work::Driven(if span.is_disabled() {
                 tracker.spawn(driver)
             } else {
-                let core = core.clone();
-                tracker.spawn(
-                    async move {
-                        driver.await;
-                        if let Some(result) = core.result() {
-                            tracing::Span::current().record("stop_reason", result.stop_reason.as_str());
-                        }
-                    }
-                    .instrument(span),
-                )
+                let told = Told { core: core.clone(), span: span.clone() };
+                let driver = async move {
+                    let _told = told;
+                    driver.await;
+                };
+                tracker.spawn(driver.instrument(span))
             });
         }
         Ok(())

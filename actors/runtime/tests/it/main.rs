@@ -18,6 +18,7 @@ mod faults;
 mod nesting;
 mod property;
 mod shutdown;
+mod spans;
 mod start;
 mod support;
 mod tree;
