@@ -131,6 +131,9 @@ impl<R: BufRead> Lines<R> {
         if bytes.len() > LONGEST {
             return Err(format!("line {number} is longer than {} MiB", LONGEST >> 20));
         }
+        if number == 1 && bytes.starts_with("\u{feff}".as_bytes()) {
+            bytes.drain(..'\u{feff}'.len_utf8());
+        }
         String::from_utf8(bytes).map(Some).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             format!("line {number} is not UTF-8 (at byte {at}); convert it, for example with iconv")
@@ -176,6 +179,8 @@ mod tests {
             ("\na\n \t\n\r\nb", vec!["a", "b"], 3),
             ("a\rb\n", vec!["a\rb"], 0),
             (" a \n", vec![" a "], 0),
+            ("\u{feff}a\n\u{feff}b", vec!["a", "\u{feff}b"], 0),
+            ("\u{feff}\nb", vec!["b"], 1),
         ] {
             let expected = prompts.into_iter().map(|prompt| Ok(prompt.to_owned())).collect();
             assert_eq!(lines(text.as_bytes()), (expected, blank), "{text:?}");

@@ -3,6 +3,7 @@
 use crate::cli::{
     aftermath,
     display::Display,
+    limits,
     output::{EXEC, Lines, Style},
     plan::{Plan, UsageError},
     prompts::{Input, Source},
@@ -39,6 +40,7 @@ const EXIT_INPUT: u8 = 2;
 /// # Errors
 /// What can be known before anything starts.
 pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
+    limits::make_room(plan.jobs);
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     let code = runtime.block_on(async { Session::new(plan, failed)?.drive().await });

@@ -175,7 +175,12 @@ mod tests {
             (Exec::new("sh").cwd("relative"), "x".to_owned(), "CWD_NOT_USABLE", "absolute"),
             (Exec::new("sh").arg("{}"), "x".repeat(1 << 17), "PROMPT_TOO_LONG", "drop {}"),
             (Exec::new("sh").args(["{}"; 100]), "x".repeat(1 << 16), "PROMPT_TOO_LONG", "drop {}"),
-            (Exec::new("sh").arg("{}"), "\0".to_owned(), "SPAWN_FAILED", "NUL"),
+            (
+                Exec::new("sh").arg("{}"),
+                "\0".to_owned(),
+                "SPAWN_FAILED",
+                "NUL byte, which no argument can; drop {}",
+            ),
         ];
         for (exec, prompt, code, part) in cases {
             let failure = exec.launch(prompt, Path::new("/"), place).unwrap_err();
