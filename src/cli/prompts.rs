@@ -21,11 +21,13 @@ pub(crate) enum Source {
 /// What comes from a source.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Prompt(String),
-    /// No more, and how many blank lines were skipped.
-    End {
-        blank: u64,
+    Prompt {
+        text: String,
+        /// Where it stands, from 1, in a source that has lines.
+        line: Option<u64>,
     },
+    /// No more, and how many blank lines were skipped.
+    End { blank: u64 },
     /// No more, because of this.
     Failed(String),
 }
@@ -65,7 +67,7 @@ impl Source {
         let (sender, receiver) = mpsc::channel(1);
         let read: Box<dyn FnOnce() + Send> = match self {
             Self::One(prompt) => {
-                let _ = sender.try_send(Input::Prompt(prompt));
+                let _ = sender.try_send(Input::Prompt { text: prompt, line: None });
                 return Ok(receiver);
             }
             Self::File { file, .. } => Box::new(move || feed(BufReader::new(file), &name, &sender)),
@@ -78,9 +80,9 @@ impl Source {
 
 fn feed(reader: impl BufRead, name: &str, sender: &mpsc::Sender<Input>) {
     let mut lines = Lines::new(reader);
-    for line in lines.by_ref() {
+    while let Some(line) = lines.next() {
         let (input, failed) = match line {
-            Ok(prompt) => (Input::Prompt(prompt), false),
+            Ok(text) => (Input::Prompt { text, line: Some(lines.number) }, false),
             Err(why) => (Input::Failed(format!("{name}, {why}")), true),
         };
         if sender.blocking_send(input).is_err() || failed {

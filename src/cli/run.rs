@@ -4,7 +4,7 @@ use crate::cli::{
     aftermath,
     display::Display,
     limits,
-    output::{EXEC, Lines, Style},
+    output::{Aside, EXEC, Lines, Style},
     plan::{Plan, UsageError},
     prompts::{Input, Source},
     signals::{Caught, Signals},
@@ -12,12 +12,12 @@ use crate::cli::{
     writer::Writer,
 };
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io::{self, IsTerminal},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use subagents::{Batch, BatchItem, CancelCause, Root, ShutdownReport, SubagentService};
+use subagents::{Batch, BatchItem, CancelCause, DelegateError, Root, ShutdownReport, SubagentService};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -29,6 +29,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const NO_GRACE: Duration = Duration::from_millis(20);
 /// How long after a kill outcomes are still gathered.
 const AFTERMATH: Duration = Duration::from_secs(2);
+/// How long after that somebody may still read.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Stdout was closed: what a shell says of a program that SIGPIPE ended.
 const EXIT_CLOSED: u8 = 141;
@@ -79,6 +81,11 @@ struct Session {
     input: Option<mpsc::Receiver<Input>>,
     style: Style,
     writer: Writer,
+    /// How many prompts were read, and the lines of those that are not done, by index.
+    read: usize,
+    lines: HashMap<usize, u64>,
+    /// Not everything was read when it was stopped.
+    unread: bool,
     /// What the writer has no room for yet.
     waiting: Option<Lines>,
     signals: Signals,
@@ -107,19 +114,20 @@ impl Session {
 
         let queue = Queue::default();
         let prompts = queue.clone();
-        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines);
+        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines.clone());
+        let many = !matches!(plan.source, Source::One(_));
         if let Some(label) = &plan.label {
             batch = batch.label(label.clone());
+        } else if many {
+            // With its index, which tells the rows of the tree apart.
+            batch = batch.label("prompt");
         }
         let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
 
         let display = Display::new(plan.show);
-        let many = !matches!(plan.source, Source::One(_));
         if !many {
             let _ = display.expected().set(1);
-        } else if display.counts()
-            && let Some(count) = plan.source.counter()
-        {
+        } else if let Some(count) = plan.source.counter() {
             let expected = display.expected();
             let count = move || count().map(|total| expected.set(total));
             std::thread::Builder::new().name("count".to_owned()).spawn(count).map_err(&failed)?;
@@ -133,8 +141,11 @@ impl Session {
             jobs: plan.jobs,
             source: plan.source.name(),
             input: Some(plan.source.start().map_err(&failed)?),
-            style: Style { json: plan.json, terminal, many, label: plan.label },
+            style: Style { json: plan.json, terminal, many, label: plan.label, deadlines: plan.deadlines },
             writer: Writer::start(display.bar()).map_err(&failed)?,
+            read: 0,
+            lines: HashMap::new(),
+            unread: false,
             waiting: None,
             signals,
             display,
@@ -170,9 +181,10 @@ impl Session {
                 Turn::Written | Turn::Item(None) => {}
                 Turn::Input(input) => self.take(input),
                 Turn::Item(Some(item)) => {
-                    self.tally.add(&item.outcome);
+                    self.tally.add(&item);
+                    let aside = Aside { line: self.lines.remove(&item.index), killed: false };
                     if !self.output_broken {
-                        self.waiting = Some(self.style.render(&item));
+                        self.waiting = Some(self.style.render(&item, aside));
                     }
                 }
             }
@@ -209,8 +221,10 @@ impl Session {
 
     fn take(&mut self, input: Option<Input>) {
         match input {
-            Some(Input::Prompt(prompt)) => {
-                self.queue.with(|queue| queue.push_back(prompt));
+            Some(Input::Prompt { text, line }) => {
+                self.lines.extend(line.map(|line| (self.read, line)));
+                self.read += 1;
+                self.queue.with(|queue| queue.push_back(text));
                 if !self.style.many {
                     self.input = None;
                 }
@@ -237,7 +251,7 @@ impl Session {
         // The root tells the runs at once, also while nobody looks at the batch.
         self.root.cancel(cause.clone());
         self.batch.cancel(cause);
-        self.input = None;
+        self.unread = self.style.many && self.input.take().is_some();
     }
 
     /// Everything has settled and is disposed.
@@ -247,6 +261,7 @@ impl Session {
             report = self.service.shutdown(GRACE) => report,
             caught = self.signals.next() => return self.kill(caught).await,
         };
+        let end = self.summary();
         let written = tokio::select! {
             written = self.writer.finish() => written,
             // Whoever reads does not; there is nothing left to cancel.
@@ -260,7 +275,9 @@ impl Session {
         if closed {
             return self.caught.map_or(EXIT_CLOSED, Caught::exit_code);
         }
-        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        if let Some(line) = &end {
+            self.display.note(line);
+        }
         let failed = written.is_err() || self.tally.unsuccessful() > 0 || !report.is_clean();
         match self.caught {
             Some(caught) => caught.exit_code(),
@@ -272,24 +289,67 @@ impl Session {
     /// Does not wait any longer: kills what is left.
     async fn kill(mut self, caught: Caught) -> u8 {
         self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
-        let groups = aftermath::groups(&self.service.tree());
-        let (batch, tally, style, writer) = (&mut self.batch, &mut self.tally, &self.style, &self.writer);
-        let mut waiting = self.waiting.take();
+        let mut groups = aftermath::groups(&self.service.tree());
+        let batch = &mut self.batch;
+        let mut items = Vec::new();
         let outcomes = async {
-            writer.accept(&mut waiting).await;
             while let Some(item) = batch.next().await {
-                tally.add(&item.outcome);
-                writer.accept(&mut Some(style.render(&item))).await;
+                items.push(item);
             }
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
-        aftermath::gone(groups).await;
-        self.display.finish(&self.tally, || self.service.tree());
-        tell_leaks(&self.display, &report);
+        groups.extend(aftermath::groups(&self.service.tree()));
+        // What had no time to see its child go says that it may have left something; here is seen that it has not.
+        let gone = aftermath::gone(groups).await;
+        let (lines, tally, style, writer) = (&mut self.lines, &mut self.tally, &self.style, &self.writer);
+        let mut waiting = self.waiting.take();
+        let rendered: Vec<_> = items
+            .into_iter()
+            .map(|mut item| {
+                let mut aside = Aside { line: lines.remove(&item.index), killed: false };
+                if gone && let Err(DelegateError::Dispose { result, .. }) = &item.outcome {
+                    item.outcome = Ok(result.clone());
+                    aside.killed = true;
+                }
+                tally.add(&item);
+                style.render(&item, aside)
+            })
+            .collect();
+        let hand_over = async {
+            writer.accept(&mut waiting).await;
+            for lines in rendered {
+                writer.accept(&mut Some(lines)).await;
+            }
+        };
         // Who does not read by now will not.
-        let _ = timeout(Duration::from_millis(500), self.writer.finish()).await;
-        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        let _ = timeout(LAST_WORDS, hand_over).await;
+        self.display.finish(&self.tally, || self.service.tree());
+        if !gone {
+            tell_leaks(&self.display, &report);
+        }
+        let (end, writer) = (self.summary(), self.writer);
+        let _ = timeout(LAST_WORDS, writer.finish()).await;
+        if let Some(line) = &end {
+            self.display.note(line);
+        }
         caught.exit_code()
+    }
+
+    /// The last line, where there is something to say.
+    fn summary(&self) -> Option<String> {
+        let (total, source) = (self.tally.total(), &self.source);
+        if self.unread {
+            let left = match self.display.expected().get().and_then(|all| all.checked_sub(total)) {
+                Some(left) => format!("{left} of {source} were never started"),
+                None => format!("{source} was not read to its end"),
+            };
+            return Some(format!("{}; {left}", self.tally.summary(self.begun.elapsed())));
+        }
+        if total > 1 {
+            return Some(self.tally.summary(self.begun.elapsed()));
+        }
+        (self.style.many && total == 0)
+            .then(|| format!("subagents: {source}: there was no prompt to delegate"))
     }
 }
 
@@ -304,13 +364,5 @@ fn tell_leaks(display: &Display, report: &ShutdownReport) {
     for (run, what) in &report.leaked {
         let what = subagents::sanitised(what).replace('\n', " ");
         display.note(&format!("subagents: run {run} may have left something behind: {what}"));
-    }
-}
-
-fn summarise(display: &Display, tally: &Tally, many: bool, source: &str, begun: Instant) {
-    if tally.total() > 1 {
-        display.note(&tally.summary(begun.elapsed()));
-    } else if many && tally.total() == 0 {
-        display.note(&format!("subagents: {source}: there was no prompt to delegate"));
     }
 }
