@@ -51,8 +51,26 @@
 //! This crate is the facade. The vocabulary is re-exported from `subagents-seam`, the runtime from
 //! `subagents-runtime`, each provider from a crate of its own behind a feature.
 
-pub use subagents_runtime::*;
-pub use subagents_seam::*;
+pub use subagents_runtime::{
+    Batch, BatchBuilder, BatchItem, EventStream, ItemOutcome, Lagged, ProgressStream, ProgressUpdate,
+    Registration, Root, RunWatcher, ServiceBuilder, ServiceEnd, ShutdownReport, StartFuture, Starting,
+    StopOn, SubagentRun, SubagentService, WeakService,
+};
+pub use subagents_seam::{
+    AgentId, AgentOption, AgentOptions, BuildError, CancelCause, CancellationToken, Capabilities, Capability,
+    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic,
+    DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent, MaxDepth, Name,
+    Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind, ProviderFailure,
+    RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo, SchemaAttempt,
+    SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider, SubagentResult,
+    Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting, bounded, provider_fn,
+    sanitised,
+};
+/// The vocabulary by subject, for what is named less often.
+pub use subagents_seam::{
+    capabilities, content, context, error, event, ids, parent, progress, provider, request, result, schema,
+    tree,
+};
 
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;

@@ -214,6 +214,23 @@ fn the_default_build_stays_small() {
     assert!(crates.len() > 10 && crates.len() <= 90, "{} crates", crates.len());
 }
 
+#[test]
+fn the_facade_has_every_name_of_seam_and_runtime() {
+    let words = |text: &str| -> BTreeSet<String> {
+        let used =
+            text.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';').map(|(used, _)| used));
+        let names = used.flat_map(|used| used.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        names.filter(|name| name.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+    };
+    let facade = words(&read("src/lib.rs"));
+    let inside: BTreeSet<_> = ["seam", "runtime"]
+        .iter()
+        .flat_map(|name| words(&read(format!("actors/{name}/src/lib.rs"))))
+        .collect();
+    assert!(inside.len() > 60, "{}", inside.len());
+    assert_eq!(inside.difference(&facade).collect::<Vec<_>>(), [""; 0], "not in src/lib.rs");
+}
+
 /// The names in the second column of a table's rows, without the word *suite*.
 fn promised(page: &str) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
