@@ -37,12 +37,13 @@ pub(crate) struct RunArgs {
     /// Take one prompt from each line of FILE, or of stdin where FILE is `-`
     ///
     /// The file is read as there is room, so it may be endless. Lines end in LF or CR LF and are UTF-8, of 64 MiB at
-    /// most; a byte order mark before the first is dropped. Blank lines are skipped; how many is told on stderr. A line that cannot be read is told with its number:
-    /// nothing after it is started, what is under way is finished, and the exit code is 2.
+    /// most; a byte order mark before the first is dropped. Blank lines are skipped; how many is told on stderr. A line
+    /// that cannot be read is told with its number: nothing after it is started, what is under way is finished, and the
+    /// exit code is 2.
     #[arg(long, value_name = "FILE|-", conflicts_with = "prompt")]
     pub(crate) each: Option<PathBuf>,
 
-    /// A name to show for the work; in the tree the index of the prompt is added to it
+    /// A name to show for the work; in the tree the index of the prompt is added to it [default: prompt, with --each]
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) label: Option<String>,
 
@@ -145,7 +146,8 @@ Output:
   Without --json, stdout gets the answers of the prompts that completed,
   unchanged but for a line feed where there is none at the end; bytes that are
   no UTF-8 become U+FFFD, and control characters are taken out where stdout is
-  a terminal. A prompt that did not complete has a line on stderr.
+  a terminal. A prompt that did not complete has a line on stderr, with its
+  index, and its line in the file of --each.
   An answer is kept up to 16 MiB; one that is cut has a line on stderr, and
   `details.truncated` with --json.
 

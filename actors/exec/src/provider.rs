@@ -53,7 +53,7 @@ impl Exec {
     }
 
     /// Adds an argument. `{}` in it is replaced by the prompt, which then does not go to stdin; a prompt that makes
-    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`.
+    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`, one that holds a NUL with `SPAWN_FAILED`.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());

@@ -116,7 +116,7 @@ fn the_tree_is_printed_plainly_where_there_is_no_terminal() {
 
 #[test]
 fn the_tree_tells_many_prompts_apart() {
-    let ended = subagents(["run", "--each", "-", "--tree", "--", "sleep", "{}"]).input("1\n1.1\n").end();
+    let ended = subagents(["run", "--each", "-", "--tree", "--", "sleep", "{}"]).input("3\n3.1\n").end();
     for row in ["exec prompt 0 · running", "exec prompt 1 · running"] {
         assert!(ended.err.contains(row), "{}", ended.err);
     }
