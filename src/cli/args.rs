@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE|-", conflicts_with = "prompt")]
     pub(crate) each: Option<PathBuf>,
 
-    /// A name to show for the work; in the tree the index of the prompt is added to it [default: prompt, with --each]
+    /// A name to show for the work; with --each, the tree adds the prompt's index to it
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) label: Option<String>,
 

@@ -17,7 +17,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use subagents::{Batch, BatchItem, CancelCause, DelegateError, Root, ShutdownReport, SubagentService};
+use subagents::{
+    Batch, BatchItem, CancelCause, DelegateError, NodeKind, Root, ShutdownReport, SubagentService, Tree,
+};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -176,7 +178,8 @@ impl Session {
                     self.stop("the output is closed");
                 }
                 Turn::Look => {
-                    self.display.update(&self.tally, self.batch.under_way(), || self.service.tree());
+                    self.display
+                        .update(&self.tally, self.batch.under_way(), || tree(&self.service, &self.style));
                 }
                 Turn::Written | Turn::Item(None) => {}
                 Turn::Input(input) => self.take(input),
@@ -256,7 +259,7 @@ impl Session {
 
     /// Everything has settled and is disposed.
     async fn finish(mut self) -> u8 {
-        self.display.finish(&self.tally, || self.service.tree());
+        self.display.finish(&self.tally, || tree(&self.service, &self.style));
         let report = tokio::select! {
             report = self.service.shutdown(GRACE) => report,
             caught = self.signals.next() => return self.kill(caught).await,
@@ -323,7 +326,7 @@ impl Session {
         };
         // Who does not read by now will not.
         let _ = timeout(LAST_WORDS, hand_over).await;
-        self.display.finish(&self.tally, || self.service.tree());
+        self.display.finish(&self.tally, || tree(&self.service, &self.style));
         if !gone {
             tell_leaks(&self.display, &report);
         }
@@ -351,6 +354,17 @@ impl Session {
         (self.style.many && total == 0)
             .then(|| format!("subagents: {source}: there was no prompt to delegate"))
     }
+}
+
+/// The tree to show. The batch adds an index to every label, which says nothing where there is but one prompt.
+fn tree(service: &SubagentService, style: &Style) -> Tree {
+    let mut tree = service.tree();
+    if let (false, Some(label)) = (style.many, &style.label) {
+        for node in tree.nodes.iter_mut().filter(|node| node.kind == NodeKind::Run) {
+            node.label = Some(label.clone().into());
+        }
+    }
+    tree
 }
 
 async fn receive(input: &mut Option<mpsc::Receiver<Input>>) -> Option<Input> {

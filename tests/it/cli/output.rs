@@ -110,7 +110,7 @@ fn the_tree_is_printed_plainly_where_there_is_no_terminal() {
     let ended =
         subagents(["run", "x", "--tree", "--label", "work", "--", "sh", "-c", "sleep 1; echo hi"]).end();
     assert_eq!((ended.code, &*ended.out), (Some(0), "hi\n"), "{ended:?}");
-    assert!(ended.err.contains("exec work 0 · running"), "{}", ended.err);
+    assert!(ended.err.contains("exec work · running"), "{}", ended.err);
     assert!(ended.err.contains(" sh\n") && !ended.err.contains('\u{1b}'), "{}", ended.err);
 }
 
