@@ -6,6 +6,8 @@
 //! curl localhost:8008/tree.json
 //! curl -X POST localhost:8008/cancel/<run id>
 //! ```
+//!
+//! A run id is the `id` of a node whose `kind` is `run` in `/tree.json`.
 
 use axum::{
     Json, Router,
@@ -39,11 +41,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/cancel/{run}", post(cancel))
         .with_state(service.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8008").await?;
+    say(&format!("looking at http://{}/tree until Ctrl-C", listener.local_addr()?));
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     axum::serve(listener, app).with_graceful_shutdown(interrupted).await?;
     let _ = service.shutdown(Duration::from_secs(5)).await;
     drop(root);
     Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "an example has nowhere else to speak")]
+fn say(line: &str) {
+    eprintln!("{line}");
 }
 
 async fn cancel(State(service): State<SubagentService>, Path(run): Path<String>) -> StatusCode {

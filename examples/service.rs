@@ -37,7 +37,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Admission closes, everything is cancelled top-down, and after ten seconds killed.
     let report = service.shutdown(Duration::from_secs(10)).await;
-    say(&format!("settled {}, killed {}, leaked {:?}", report.settled, report.killed, report.leaked));
+    let (settled, killed, leaked) = (report.settled, report.killed, &report.leaked);
+    say(&format!("at shutdown: settled {settled}, killed {killed}, leaked {leaked:?}"));
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod aftermath;
 mod args;
 mod display;
 mod duration;
+mod limits;
 mod output;
 mod plan;
 mod prompts;
@@ -13,7 +14,6 @@ mod tally;
 mod writer;
 
 use args::{Args, Command};
-use clap::Parser;
 use plan::{Plan, UsageError};
 use std::{
     io::{self, Write},
@@ -24,7 +24,7 @@ use std::{
 const EXIT_USAGE: u8 = 2;
 
 pub(crate) fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => {
             // Help and version come this way, too. Nobody is left to tell where it cannot be printed.

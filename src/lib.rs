@@ -1,10 +1,76 @@
-//! `subagents` lets one AI agent delegate work to child agents: any program, any agent, one contract.
+//! `subagents` lets one AI agent delegate work to child agents: any program, any agent, one contract. Every run is a
+//! supervised actor, settles exactly once, and when it is disposed nothing of it is left.
+//!
+//! ```
+//! use std::time::Duration;
+//! use subagents::{Capabilities, Deadlines, StartRequest, SubagentResult, SubagentService, provider_fn};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Any program would be `Exec::new("some-agent").args(["--print", "{}"])`.
+//!     let count = provider_fn(Capabilities::NONE, |start, _run| async move {
+//!         Ok(SubagentResult::completed(start.prompt().to_text().split_whitespace().count().to_string()))
+//!     });
+//!     let service = SubagentService::builder()
+//!         .provider("count", count)
+//!         .limit("count", 8) // eight at once,
+//!         .queue(1_000) // a thousand waiting, the next is refused
+//!         .deadlines(Deadlines::new().total(Duration::from_secs(30)))
+//!         .build()?;
+//!     let root = service.root(std::env::current_dir()?)?;
+//!
+//!     // Start, result and dispose in one.
+//!     let answer = service.delegate("count", StartRequest::new(&root, "three short words")).await?;
+//!     assert_eq!(answer.text(), "3");
+//!
+//!     // Step by step. A child's failure is a value with a stop reason; `Err` is a start or a wait that failed.
+//!     let run = service.start("count", StartRequest::new(&root, "two words").label("count")).await?;
+//!     assert!(run.result().await?.stop_reason.is_success());
+//!     run.dispose().await?;
+//!
+//!     // Admission closes, everything is cancelled top-down, and what is left after ten seconds is killed.
+//!     assert!(service.shutdown(Duration::from_secs(10)).await.is_clean());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Where things are
+//!
+//! | to | there is |
+//! |---|---|
+//! | set up | [`SubagentService::builder`], [`ServiceBuilder`], [`SubagentService::root`] |
+//! | delegate | [`SubagentService::delegate`], [`SubagentService::start`] and [`SubagentRun`], [`SubagentService::batch`] and [`Batch`] |
+//! | say what is wanted | [`StartRequest`], [`Deadlines`], [`Content`] |
+//! | understand what came | [`SubagentResult`], [`StopReason`], [`Diagnostic`]; [`StartError`], [`ResultError`], [`DisposeError`], [`DelegateError`] |
+//! | run any program | `Exec`, behind the default feature `exec` |
+//! | write a provider | [`provider_fn`], or [`SubagentProvider`] and [`Child`] |
+//! | delegate from a child | [`StartContext::as_parent`], [`SubagentService::downgrade`] |
+//! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`] |
+//! | end | [`SubagentService::shutdown`], [`SubagentService::cancel`]; [what a drop means](subagents_runtime#what-a-drop-means) |
 //!
 //! This crate is the facade. The vocabulary is re-exported from `subagents-seam`, the runtime from
 //! `subagents-runtime`, each provider from a crate of its own behind a feature.
 
-pub use subagents_runtime::*;
-pub use subagents_seam::*;
+pub use subagents_runtime::{
+    Batch, BatchBuilder, BatchItem, EventStream, ItemOutcome, Lagged, ProgressStream, ProgressUpdate,
+    Registration, Root, RunWatcher, ServiceBuilder, ServiceEnd, ShutdownReport, StartFuture, Starting,
+    StopOn, SubagentRun, SubagentService, WeakService,
+};
+pub use subagents_seam::{
+    AgentId, AgentOption, AgentOptions, BuildError, CancelCause, CancellationToken, Capabilities, Capability,
+    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic,
+    DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent, MaxDepth, Name,
+    Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind, ProviderFailure,
+    RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo, SchemaAttempt,
+    SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider, SubagentResult,
+    Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting, bounded, provider_fn,
+    sanitised,
+};
+/// The vocabulary by subject, for what is named less often.
+pub use subagents_seam::{
+    capabilities, content, context, error, event, ids, parent, progress, provider, request, result, schema,
+    tree,
+};
 
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;

@@ -50,11 +50,6 @@ impl Display {
         self.bar.clone()
     }
 
-    /// Whether the total is of use.
-    pub(crate) fn counts(&self) -> bool {
-        matches!(self.show, Show::Bar | Show::LiveTree)
-    }
-
     /// Where the total goes once it is known.
     pub(crate) fn expected(&self) -> Arc<OnceLock<u64>> {
         self.expected.clone()

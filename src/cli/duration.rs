@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         } else {
             ""
         };
-        format!("that is no duration{unit}; write it like `500ms`, `30s`, `5m` or `1h30m`")
+        format!("that is no duration{unit}; write whole numbers with h, m, s or ms, like `500ms`, `30s`, `5m` or `1h30m`")
     })?;
     if total == 0 {
         return Err("zero leaves no time at all; write it like `30s`, or leave the option out".to_owned());

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{borrow::Cow, fmt::Write, sync::Arc, time::Duration};
 use subagents::{
-    BatchItem, DelegateError, Details, Diagnostic, ResultError, RunId, StartError, StopReason,
-    SubagentResult, Usage, sanitised,
+    BatchItem, CancelCause, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic, ResultError, RunId,
+    StartError, StopReason, SubagentResult, Usage, sanitised,
 };
 
 /// The name of the provider behind `-- COMMAND`.
@@ -28,29 +28,59 @@ pub(crate) struct Style {
     /// Whether a prompt's index says anything.
     pub(crate) many: bool,
     pub(crate) label: Option<Arc<str>>,
+    /// The options behind the deadlines that were given.
+    pub(crate) deadlines: Deadlines,
+}
+
+/// What is known of a prompt beside its outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside {
+    /// Where it stood among the lines of its source.
+    pub(crate) line: Option<u64>,
+    /// It was cut short by a kill, and nothing of it is left.
+    pub(crate) killed: bool,
 }
 
 impl Style {
-    pub(crate) fn render(&self, item: &BatchItem) -> Lines {
+    pub(crate) fn render(&self, item: &BatchItem, aside: Aside) -> Lines {
         if self.json {
             return Lines { out: self.json_line(item), err: String::new() };
         }
-        let mut lines = Lines::default();
+        let (mut lines, mut err) = (Lines::default(), String::new());
+        let mut tell = |what: &str| self.tell(&mut err, item.index, aside.line, what);
         if let Ok(result) | Err(DelegateError::Dispose { result, .. }) = &item.outcome {
             if result.stop_reason.is_success() {
                 lines.out = self.answer(result);
             } else {
-                self.tell(&mut lines.err, item.index, &failure(result));
+                let killed = if aside.killed { "; killed" } else { "" };
+                tell(&format!("{}{}{killed}", failure(result), self.option(result)));
             }
             if let Some(cut) = &result.details.truncated {
                 let (kept, total) = (cut.kept_bytes, cut.total_bytes);
-                self.tell(&mut lines.err, item.index, &format!("the answer is cut: {kept} of {total} bytes"));
+                tell(&format!("the answer is cut: {kept} of {total} bytes are kept"));
             }
         }
         if let Err(error) = &item.outcome {
-            self.tell(&mut lines.err, item.index, &format!("{}: {error}", error.code()));
+            tell(&format!("{}: {error}", error.code()));
         }
+        lines.err = err;
         lines
+    }
+
+    /// The option whose time was over.
+    fn option(&self, result: &SubagentResult) -> String {
+        let text = result.diagnostic.as_ref().map_or("", |diagnostic| diagnostic.text());
+        let options = [
+            ("--timeout", DeadlineKind::Total, self.deadlines.total),
+            ("--idle-timeout", DeadlineKind::Idle, self.deadlines.idle),
+        ];
+        let over = options.into_iter().find_map(|(option, kind, given)| {
+            let cause = CancelCause::Deadline(kind).to_string();
+            given
+                .filter(|_| result.stop_reason == StopReason::TimedOut && text == cause)
+                .map(|time| (option, time))
+        });
+        over.map(|(option, time)| format!(" ({option} {time:?})")).unwrap_or_default()
     }
 
     fn answer(&self, result: &SubagentResult) -> String {
@@ -63,12 +93,14 @@ impl Style {
     }
 
     /// One line on stderr, whatever the message is made of.
-    fn tell(&self, into: &mut String, index: usize, what: &str) {
+    fn tell(&self, into: &mut String, index: usize, line: Option<u64>, what: &str) {
         into.push_str("subagents: ");
         if self.many {
             let _ = write!(into, "prompt {index}");
-            if let Some(label) = &self.label {
-                let _ = write!(into, " ({})", one_line(label));
+            let label = self.label.as_deref().map(one_line);
+            let asides: Vec<_> = label.into_iter().chain(line.map(|line| format!("line {line}"))).collect();
+            if !asides.is_empty() {
+                let _ = write!(into, " ({})", asides.join(", "));
             }
             into.push_str(": ");
         } else if let Some(label) = &self.label {
@@ -193,7 +225,7 @@ fn failure(result: &SubagentResult) -> String {
         Some(diagnostic) => format!("{reason} [{}]: {}", diagnostic.category(), diagnostic.text()),
         None => match ending(result) {
             Ending::Cancelled => format!("{reason}: it was cancelled"),
-            Ending::Completed | Ending::Failed | Ending::TimedOut => {
+            Ending::Completed | Ending::Failed | Ending::TimedOut | Ending::NeverStarted => {
                 format!("{reason}: no details were given")
             }
         },
@@ -214,12 +246,13 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Style, inert, one_line};
-    use subagents::SubagentResult;
+    use subagents::{Deadlines, SubagentResult};
 
     #[test]
     fn an_answer_is_clean_on_a_terminal_and_unchanged_elsewhere() {
         let raw = SubagentResult::completed("\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext");
-        let style = |terminal| Style { json: false, terminal, many: false, label: None };
+        let style =
+            |terminal| Style { json: false, terminal, many: false, label: None, deadlines: Deadlines::new() };
         assert_eq!(style(true).answer(&raw), "red\nnext\n");
         assert_eq!(style(false).answer(&raw), "\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext\n");
         assert_eq!(style(false).answer(&SubagentResult::completed("one\n")), "one\n");

@@ -112,6 +112,12 @@ fn source(each: Option<PathBuf>, prompt: Option<String>) -> Result<Source, Usage
         }
         let file = File::open(&path)
             .map_err(|error| UsageError(format!("cannot read the prompts in {}: {error}", path.display())))?;
+        if file.metadata().is_ok_and(|data| data.is_dir()) {
+            return Err(UsageError(format!(
+                "cannot read the prompts in {}: it is a directory; name a file with one prompt per line",
+                path.display()
+            )));
+        }
         return Ok(Source::File { path, file });
     }
     let none = |what: &str| {

@@ -21,11 +21,13 @@ pub(crate) enum Source {
 /// What comes from a source.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Prompt(String),
-    /// No more, and how many blank lines were skipped.
-    End {
-        blank: u64,
+    Prompt {
+        text: String,
+        /// Where it stands, from 1, in a source that has lines.
+        line: Option<u64>,
     },
+    /// No more, and how many blank lines were skipped.
+    End { blank: u64 },
     /// No more, because of this.
     Failed(String),
 }
@@ -65,7 +67,7 @@ impl Source {
         let (sender, receiver) = mpsc::channel(1);
         let read: Box<dyn FnOnce() + Send> = match self {
             Self::One(prompt) => {
-                let _ = sender.try_send(Input::Prompt(prompt));
+                let _ = sender.try_send(Input::Prompt { text: prompt, line: None });
                 return Ok(receiver);
             }
             Self::File { file, .. } => Box::new(move || feed(BufReader::new(file), &name, &sender)),
@@ -78,9 +80,9 @@ impl Source {
 
 fn feed(reader: impl BufRead, name: &str, sender: &mpsc::Sender<Input>) {
     let mut lines = Lines::new(reader);
-    for line in lines.by_ref() {
+    while let Some(line) = lines.next() {
         let (input, failed) = match line {
-            Ok(prompt) => (Input::Prompt(prompt), false),
+            Ok(text) => (Input::Prompt { text, line: Some(lines.number) }, false),
             Err(why) => (Input::Failed(format!("{name}, {why}")), true),
         };
         if sender.blocking_send(input).is_err() || failed {
@@ -131,6 +133,9 @@ impl<R: BufRead> Lines<R> {
         if bytes.len() > LONGEST {
             return Err(format!("line {number} is longer than {} MiB", LONGEST >> 20));
         }
+        if number == 1 && bytes.starts_with("\u{feff}".as_bytes()) {
+            bytes.drain(..'\u{feff}'.len_utf8());
+        }
         String::from_utf8(bytes).map(Some).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             format!("line {number} is not UTF-8 (at byte {at}); convert it, for example with iconv")
@@ -176,6 +181,8 @@ mod tests {
             ("\na\n \t\n\r\nb", vec!["a", "b"], 3),
             ("a\rb\n", vec!["a\rb"], 0),
             (" a \n", vec![" a "], 0),
+            ("\u{feff}a\n\u{feff}b", vec!["a", "\u{feff}b"], 0),
+            ("\u{feff}\nb", vec!["b"], 1),
         ] {
             let expected = prompts.into_iter().map(|prompt| Ok(prompt.to_owned())).collect();
             assert_eq!(lines(text.as_bytes()), (expected, blank), "{text:?}");

@@ -3,7 +3,8 @@
 use crate::cli::{
     aftermath,
     display::Display,
-    output::{EXEC, Lines, Style},
+    limits,
+    output::{Aside, EXEC, Lines, Style},
     plan::{Plan, UsageError},
     prompts::{Input, Source},
     signals::{Caught, Signals},
@@ -11,12 +12,14 @@ use crate::cli::{
     writer::Writer,
 };
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io::{self, IsTerminal},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use subagents::{Batch, BatchItem, CancelCause, Root, ShutdownReport, SubagentService};
+use subagents::{
+    Batch, BatchItem, CancelCause, DelegateError, NodeKind, Root, ShutdownReport, SubagentService, Tree,
+};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -28,6 +31,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const NO_GRACE: Duration = Duration::from_millis(20);
 /// How long after a kill outcomes are still gathered.
 const AFTERMATH: Duration = Duration::from_secs(2);
+/// How long after that somebody may still read.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Stdout was closed: what a shell says of a program that SIGPIPE ended.
 const EXIT_CLOSED: u8 = 141;
@@ -39,6 +44,7 @@ const EXIT_INPUT: u8 = 2;
 /// # Errors
 /// What can be known before anything starts.
 pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
+    limits::make_room(plan.jobs);
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     let code = runtime.block_on(async { Session::new(plan, failed)?.drive().await });
@@ -77,6 +83,11 @@ struct Session {
     input: Option<mpsc::Receiver<Input>>,
     style: Style,
     writer: Writer,
+    /// How many prompts were read, and the lines of those that are not done, by index.
+    read: usize,
+    lines: HashMap<usize, u64>,
+    /// Not everything was read when it was stopped.
+    unread: bool,
     /// What the writer has no room for yet.
     waiting: Option<Lines>,
     signals: Signals,
@@ -105,19 +116,20 @@ impl Session {
 
         let queue = Queue::default();
         let prompts = queue.clone();
-        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines);
+        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines.clone());
+        let many = !matches!(plan.source, Source::One(_));
         if let Some(label) = &plan.label {
             batch = batch.label(label.clone());
+        } else if many {
+            // With its index, which tells the rows of the tree apart.
+            batch = batch.label("prompt");
         }
         let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
 
         let display = Display::new(plan.show);
-        let many = !matches!(plan.source, Source::One(_));
         if !many {
             let _ = display.expected().set(1);
-        } else if display.counts()
-            && let Some(count) = plan.source.counter()
-        {
+        } else if let Some(count) = plan.source.counter() {
             let expected = display.expected();
             let count = move || count().map(|total| expected.set(total));
             std::thread::Builder::new().name("count".to_owned()).spawn(count).map_err(&failed)?;
@@ -131,8 +143,11 @@ impl Session {
             jobs: plan.jobs,
             source: plan.source.name(),
             input: Some(plan.source.start().map_err(&failed)?),
-            style: Style { json: plan.json, terminal, many, label: plan.label },
+            style: Style { json: plan.json, terminal, many, label: plan.label, deadlines: plan.deadlines },
             writer: Writer::start(display.bar()).map_err(&failed)?,
+            read: 0,
+            lines: HashMap::new(),
+            unread: false,
             waiting: None,
             signals,
             display,
@@ -163,14 +178,16 @@ impl Session {
                     self.stop("the output is closed");
                 }
                 Turn::Look => {
-                    self.display.update(&self.tally, self.batch.under_way(), || self.service.tree());
+                    self.display
+                        .update(&self.tally, self.batch.under_way(), || tree(&self.service, &self.style));
                 }
                 Turn::Written | Turn::Item(None) => {}
                 Turn::Input(input) => self.take(input),
                 Turn::Item(Some(item)) => {
-                    self.tally.add(&item.outcome);
+                    self.tally.add(&item);
+                    let aside = Aside { line: self.lines.remove(&item.index), killed: false };
                     if !self.output_broken {
-                        self.waiting = Some(self.style.render(&item));
+                        self.waiting = Some(self.style.render(&item, aside));
                     }
                 }
             }
@@ -207,8 +224,10 @@ impl Session {
 
     fn take(&mut self, input: Option<Input>) {
         match input {
-            Some(Input::Prompt(prompt)) => {
-                self.queue.with(|queue| queue.push_back(prompt));
+            Some(Input::Prompt { text, line }) => {
+                self.lines.extend(line.map(|line| (self.read, line)));
+                self.read += 1;
+                self.queue.with(|queue| queue.push_back(text));
                 if !self.style.many {
                     self.input = None;
                 }
@@ -235,16 +254,17 @@ impl Session {
         // The root tells the runs at once, also while nobody looks at the batch.
         self.root.cancel(cause.clone());
         self.batch.cancel(cause);
-        self.input = None;
+        self.unread = self.style.many && self.input.take().is_some();
     }
 
     /// Everything has settled and is disposed.
     async fn finish(mut self) -> u8 {
-        self.display.finish(&self.tally, || self.service.tree());
+        self.display.finish(&self.tally, || tree(&self.service, &self.style));
         let report = tokio::select! {
             report = self.service.shutdown(GRACE) => report,
             caught = self.signals.next() => return self.kill(caught).await,
         };
+        let end = self.summary();
         let written = tokio::select! {
             written = self.writer.finish() => written,
             // Whoever reads does not; there is nothing left to cancel.
@@ -258,7 +278,9 @@ impl Session {
         if closed {
             return self.caught.map_or(EXIT_CLOSED, Caught::exit_code);
         }
-        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        if let Some(line) = &end {
+            self.display.note(line);
+        }
         let failed = written.is_err() || self.tally.unsuccessful() > 0 || !report.is_clean();
         match self.caught {
             Some(caught) => caught.exit_code(),
@@ -270,25 +292,79 @@ impl Session {
     /// Does not wait any longer: kills what is left.
     async fn kill(mut self, caught: Caught) -> u8 {
         self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
-        let groups = aftermath::groups(&self.service.tree());
-        let (batch, tally, style, writer) = (&mut self.batch, &mut self.tally, &self.style, &self.writer);
-        let mut waiting = self.waiting.take();
+        let mut groups = aftermath::groups(&self.service.tree());
+        let batch = &mut self.batch;
+        let mut items = Vec::new();
         let outcomes = async {
-            writer.accept(&mut waiting).await;
             while let Some(item) = batch.next().await {
-                tally.add(&item.outcome);
-                writer.accept(&mut Some(style.render(&item))).await;
+                items.push(item);
             }
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
-        aftermath::gone(groups).await;
-        self.display.finish(&self.tally, || self.service.tree());
-        tell_leaks(&self.display, &report);
+        groups.extend(aftermath::groups(&self.service.tree()));
+        // What had no time to see its child go says that it may have left something; here is seen that it has not.
+        let gone = aftermath::gone(groups).await;
+        let (lines, tally, style, writer) = (&mut self.lines, &mut self.tally, &self.style, &self.writer);
+        let mut waiting = self.waiting.take();
+        let rendered: Vec<_> = items
+            .into_iter()
+            .map(|mut item| {
+                let mut aside = Aside { line: lines.remove(&item.index), killed: false };
+                if gone && let Err(DelegateError::Dispose { result, .. }) = &item.outcome {
+                    item.outcome = Ok(result.clone());
+                    aside.killed = true;
+                }
+                tally.add(&item);
+                style.render(&item, aside)
+            })
+            .collect();
+        let hand_over = async {
+            writer.accept(&mut waiting).await;
+            for lines in rendered {
+                writer.accept(&mut Some(lines)).await;
+            }
+        };
         // Who does not read by now will not.
-        let _ = timeout(Duration::from_millis(500), self.writer.finish()).await;
-        summarise(&self.display, &self.tally, self.style.many, &self.source, self.begun);
+        let _ = timeout(LAST_WORDS, hand_over).await;
+        self.display.finish(&self.tally, || tree(&self.service, &self.style));
+        if !gone {
+            tell_leaks(&self.display, &report);
+        }
+        let (end, writer) = (self.summary(), self.writer);
+        let _ = timeout(LAST_WORDS, writer.finish()).await;
+        if let Some(line) = &end {
+            self.display.note(line);
+        }
         caught.exit_code()
     }
+
+    /// The last line, where there is something to say.
+    fn summary(&self) -> Option<String> {
+        let (total, source) = (self.tally.total(), &self.source);
+        if self.unread {
+            let left = match self.display.expected().get().and_then(|all| all.checked_sub(total)) {
+                Some(left) => format!("{left} of {source} were never started"),
+                None => format!("{source} was not read to its end"),
+            };
+            return Some(format!("{}; {left}", self.tally.summary(self.begun.elapsed())));
+        }
+        if total > 1 {
+            return Some(self.tally.summary(self.begun.elapsed()));
+        }
+        (self.style.many && total == 0)
+            .then(|| format!("subagents: {source}: there was no prompt to delegate"))
+    }
+}
+
+/// The tree to show. The batch adds an index to every label, which says nothing where there is but one prompt.
+fn tree(service: &SubagentService, style: &Style) -> Tree {
+    let mut tree = service.tree();
+    if let (false, Some(label)) = (style.many, &style.label) {
+        for node in tree.nodes.iter_mut().filter(|node| node.kind == NodeKind::Run) {
+            node.label = Some(label.clone().into());
+        }
+    }
+    tree
 }
 
 async fn receive(input: &mut Option<mpsc::Receiver<Input>>) -> Option<Input> {
@@ -302,13 +378,5 @@ fn tell_leaks(display: &Display, report: &ShutdownReport) {
     for (run, what) in &report.leaked {
         let what = subagents::sanitised(what).replace('\n', " ");
         display.note(&format!("subagents: run {run} may have left something behind: {what}"));
-    }
-}
-
-fn summarise(display: &Display, tally: &Tally, many: bool, source: &str, begun: Instant) {
-    if tally.total() > 1 {
-        display.note(&tally.summary(begun.elapsed()));
-    } else if many && tally.total() == 0 {
-        display.note(&format!("subagents: {source}: there was no prompt to delegate"));
     }
 }

@@ -1,7 +1,7 @@
 //! What became of all of them, in numbers.
 
 use std::{fmt, time::Duration};
-use subagents::{DelegateError, ItemOutcome, StartError, StopReason, SubagentResult};
+use subagents::{BatchItem, DelegateError, ItemOutcome, StartError, StopReason, SubagentResult};
 
 /// The ways in which a prompt can end, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,7 @@ pub(crate) enum Ending {
     Failed,
     TimedOut,
     Cancelled,
+    NeverStarted,
 }
 
 /// How many ended in which way.
@@ -19,6 +20,7 @@ pub(crate) struct Tally {
     failed: u64,
     timed_out: u64,
     cancelled: u64,
+    never_started: u64,
 }
 
 pub(crate) fn ending(result: &SubagentResult) -> Ending {
@@ -34,9 +36,14 @@ pub(crate) fn ending(result: &SubagentResult) -> Ending {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, outcome: &ItemOutcome) {
+    pub(crate) fn add(&mut self, item: &BatchItem) {
+        self.count(item.run.is_some(), &item.outcome);
+    }
+
+    fn count(&mut self, begun: bool, outcome: &ItemOutcome) {
         let ending = match outcome {
             Ok(result) => ending(result),
+            Err(DelegateError::Start(StartError::Cancelled { .. })) if !begun => Ending::NeverStarted,
             Err(DelegateError::Start(StartError::Cancelled { .. })) => Ending::Cancelled,
             // Also what completed and left something behind.
             Err(_) => Ending::Failed,
@@ -46,6 +53,7 @@ impl Tally {
             Ending::Failed => self.failed += 1,
             Ending::TimedOut => self.timed_out += 1,
             Ending::Cancelled => self.cancelled += 1,
+            Ending::NeverStarted => self.never_started += 1,
         }
     }
 
@@ -55,7 +63,7 @@ impl Tally {
 
     /// How many did not complete.
     pub(crate) fn unsuccessful(&self) -> u64 {
-        self.failed + self.timed_out + self.cancelled
+        self.failed + self.timed_out + self.cancelled + self.never_started
     }
 
     /// One line for the end.
@@ -69,9 +77,12 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} completed", self.completed)?;
-        for (count, what) in
-            [(self.failed, "failed"), (self.timed_out, "timed out"), (self.cancelled, "cancelled")]
-        {
+        for (count, what) in [
+            (self.failed, "failed"),
+            (self.timed_out, "timed out"),
+            (self.cancelled, "cancelled"),
+            (self.never_started, "never started"),
+        ] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;
             }
@@ -95,7 +106,7 @@ mod tests {
     fn the_summary_names_what_there_is() {
         let mut tally = Tally::default();
         let mut add = |reason: &str| {
-            tally.add(&Ok(SubagentResult::new(StopReason::from(reason), "x").into()));
+            tally.count(true, &Ok(SubagentResult::new(StopReason::from(reason), "x").into()));
         };
         for reason in ["completed", "completed", "error", "refusal", "a-newer-one", "timed-out"] {
             add(reason);
@@ -104,7 +115,10 @@ mod tests {
             tally.summary(Duration::from_millis(3_249)),
             "6 delegations: 2 completed, 3 failed, 1 timed out in 3.2s"
         );
-        tally.add(&Err(StartError::Cancelled { cause: CancelCause::Batch }.into()));
-        assert_eq!((tally.total(), tally.unsuccessful()), (7, 5));
+        for begun in [true, false, false] {
+            tally.count(begun, &Err(StartError::Cancelled { cause: CancelCause::Batch }.into()));
+        }
+        assert_eq!((tally.total(), tally.unsuccessful()), (9, 7));
+        assert!(tally.to_string().ends_with("1 timed out, 1 cancelled, 2 never started"), "{tally}");
     }
 }

@@ -135,15 +135,17 @@ fn foreign_kits_stay_in_their_own_crates() {
 fn only_process_starts_a_process_and_only_the_program_handles_signals() {
     for (name, text) in shipped() {
         for line in code(&text) {
-            let starts = line.contains("process::Command") || line.contains("Command::spawn");
-            assert!(
-                !starts || name.starts_with("actors/process/") || name.starts_with("actors/exec/"),
-                "{name}: {line}"
-            );
-            assert!(
-                !line.contains("tokio::process") || name.starts_with("actors/process/"),
-                "{name}: {line}"
-            );
+            let starts = line.replace("subagents_process::Command", "").contains("process::Command")
+                || line.contains("Command::spawn");
+            assert!(!starts || name.starts_with("actors/process/"), "{name}: {line}");
+            for module in ["std::process", "tokio::process"] {
+                // The facade's program ends with an exit code, and so does no library.
+                let harmless = line.contains("std::process::ExitCode") && name.starts_with("src/");
+                assert!(
+                    !line.contains(module) || harmless || name.starts_with("actors/process/"),
+                    "{name}: {line}"
+                );
+            }
             assert!(!line.contains("tokio::signal") || name.starts_with("src/cli/"), "{name}: {line}");
             for word in [
                 "set_var(",
@@ -210,6 +212,23 @@ fn the_default_build_stays_small() {
     ]);
     let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(crates.len() > 10 && crates.len() <= 90, "{} crates", crates.len());
+}
+
+#[test]
+fn the_facade_has_every_name_of_seam_and_runtime() {
+    let words = |text: &str| -> BTreeSet<String> {
+        let used =
+            text.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';').map(|(used, _)| used));
+        let names = used.flat_map(|used| used.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        names.filter(|name| name.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+    };
+    let facade = words(&read("src/lib.rs"));
+    let inside: BTreeSet<_> = ["seam", "runtime"]
+        .iter()
+        .flat_map(|name| words(&read(format!("actors/{name}/src/lib.rs"))))
+        .collect();
+    assert!(inside.len() > 60, "{}", inside.len());
+    assert_eq!(inside.difference(&facade).collect::<Vec<_>>(), [""; 0], "not in src/lib.rs");
 }
 
 /// The names in the second column of a table's rows, without the word *suite*.

@@ -18,8 +18,16 @@ pub(crate) fn in_arguments(args: &[OsString]) -> bool {
 
 /// The arguments with the prompt in every place for it.
 ///
-/// Refused with `PROMPT_TOO_LONG` when one becomes longer than the system takes.
+/// Refused with `PROMPT_TOO_LONG` when one becomes longer than the system takes, and with `SPAWN_FAILED` when the
+/// prompt holds a NUL.
 pub(crate) fn substituted(args: &[OsString], prompt: &str) -> Result<Vec<OsString>, ProviderFailure> {
+    if in_arguments(args) && prompt.contains('\0') {
+        return Err(ProviderFailure::new(
+            FailureCode::SpawnFailed,
+            "the prompt holds a NUL byte, which no argument can; drop {} from the arguments, so that the prompt goes to \
+             the program's stdin",
+        ));
+    }
     args.iter().map(|arg| substitute(arg, prompt)).collect()
 }
 

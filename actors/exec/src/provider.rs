@@ -53,7 +53,7 @@ impl Exec {
     }
 
     /// Adds an argument. `{}` in it is replaced by the prompt, which then does not go to stdin; a prompt that makes
-    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`.
+    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`, one that holds a NUL with `SPAWN_FAILED`.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
@@ -175,7 +175,12 @@ mod tests {
             (Exec::new("sh").cwd("relative"), "x".to_owned(), "CWD_NOT_USABLE", "absolute"),
             (Exec::new("sh").arg("{}"), "x".repeat(1 << 17), "PROMPT_TOO_LONG", "drop {}"),
             (Exec::new("sh").args(["{}"; 100]), "x".repeat(1 << 16), "PROMPT_TOO_LONG", "drop {}"),
-            (Exec::new("sh").arg("{}"), "\0".to_owned(), "SPAWN_FAILED", "NUL"),
+            (
+                Exec::new("sh").arg("{}"),
+                "\0".to_owned(),
+                "SPAWN_FAILED",
+                "NUL byte, which no argument can; drop {}",
+            ),
         ];
         for (exec, prompt, code, part) in cases {
             let failure = exec.launch(prompt, Path::new("/"), place).unwrap_err();

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// Why a child did not start. Nothing of it is left behind. Each variant has a stable [`code`](Self::code).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -54,13 +56,28 @@ pub enum SpawnError {
         bytes: usize,
     },
     /// The system refused for any other reason, which is the source.
-    #[error("{} could not be started: {source}; check what it names, or the limits on processes and open files", .program.display())]
+    #[error("{} could not be started: {source}; {}", .program.display(), advice(.source))]
     SpawnFailed {
         /// The program that was to run.
         program: PathBuf,
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What would help against a refusal of the system.
+fn advice(source: &io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::MFILE) => {
+            "too many files are open: run fewer children at once (with the program: a lower -j), or raise ulimit -n"
+        }
+        Some(Errno::NFILE) => "the system has too many files open: run fewer children at once",
+        Some(Errno::AGAIN | Errno::NOMEM) => {
+            "there is no room for another process: run fewer children at once (with the program: a lower -j), or raise \
+             ulimit -u"
+        }
+        _ => "check what it names",
+    }
 }
 
 impl SpawnError {
@@ -108,4 +125,23 @@ pub enum FrameError {
     /// The pipe could not be read. No more lines follow.
     #[error("the child's stdout could not be read")]
     Io(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_system_says_what_would_help() {
+        for (errno, help) in [
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::NFILE, "fewer"),
+            (Errno::AGAIN, "ulimit -u"),
+            (Errno::NOMEM, "fewer"),
+            (Errno::IO, "check what it names"),
+        ] {
+            let error = SpawnError::SpawnFailed { program: "/bin/x".into(), source: errno.into() };
+            assert!(error.to_string().contains(help), "{error}");
+        }
+    }
 }

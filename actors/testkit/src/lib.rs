@@ -1,11 +1,11 @@
 //! What the tests of `subagents` and of its users stand on: a child that does what a script says, and the contract that
-//! every provider keeps.
+//! every provider keeps. It belongs under `[dev-dependencies]`.
 //!
 //! # A scripted child
 //!
 //! [`Scripted`] is a provider whose children play a [`Script`]: answer, fail, hang, panic, leak, delegate further. Its
 //! [`Probe`] counts what was started and what is left. Nothing here needs a real clock: under tokio's paused one an hour
-//! of a script passes at once.
+//! of a script passes at once: `#[tokio::test(start_paused = true)]`, which needs tokio's feature `test-util`.
 //!
 //! ```
 //! use subagents_runtime::SubagentService;

@@ -9,6 +9,7 @@ fn braces_in_an_argument_are_the_prompt_and_stdin_gets_it_otherwise() {
         (&["run", "hi", "--", "echo", "<{}>", "{}"][..], "<hi> hi\n"),
         (&["run", "hi", "--", "cat"], "hi\n"),
         (&["run", "hi", "--", "sh", "-c", "cat; echo {}"], "hi\n"),
+        (&["run", "- hi", "--", "cat"], "- hi\n"),
         (&["run", "--label", "x", "--json", "hi", "--", "printf", "%s", "--json"], ""),
     ] {
         let ended = subagents(args).end();
@@ -72,6 +73,7 @@ fn a_line_that_is_no_text_ends_it_with_its_number() {
     let folder = folder.to_str().expect("a plain path");
     let ended = subagents(["run", "--each", folder, "--", "cat"]).end();
     assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("it is a directory"), "{}", ended.err);
 }
 
 #[test]

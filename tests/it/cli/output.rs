@@ -69,7 +69,7 @@ fn failures_are_one_line_each_on_stderr() {
     assert_eq!((ended.code, &*ended.out), (Some(1), "a\nc\n"), "{ended:?}");
     let lines: Vec<_> = ended.err.lines().collect();
     assert_eq!(lines.len(), 2, "{}", ended.err);
-    assert!(lines[0].starts_with("subagents: prompt 1 (w): error ["), "{}", lines[0]);
+    assert!(lines[0].starts_with("subagents: prompt 1 (w, line 2): error ["), "{}", lines[0]);
     assert!(lines[0].contains("two") && !ended.err.contains('\u{1b}'), "{}", ended.err);
     assert!(lines[1].starts_with("3 delegations: 2 completed, 1 failed in "), "{}", lines[1]);
 }
@@ -92,6 +92,8 @@ fn a_deadline_ends_what_is_too_slow_or_too_quiet() {
         assert!(line["output"].as_str().is_some_and(|output| output.starts_with("x\n")), "{option}: {line}");
         assert!(line["elapsed_ms"].as_u64() >= Some(300), "{option}: {line}");
         assert_eq!(ended.left, Vec::<String>::new(), "{option}");
+        let ended = subagents(["run", "x", option, "300ms", "--", "sh", "-c", script]).end();
+        assert!(ended.err.contains(&format!("({option} 300ms)")), "{}", ended.err);
     }
 }
 
@@ -108,6 +110,14 @@ fn the_tree_is_printed_plainly_where_there_is_no_terminal() {
     let ended =
         subagents(["run", "x", "--tree", "--label", "work", "--", "sh", "-c", "sleep 1; echo hi"]).end();
     assert_eq!((ended.code, &*ended.out), (Some(0), "hi\n"), "{ended:?}");
-    assert!(ended.err.contains("exec work 0 · running"), "{}", ended.err);
+    assert!(ended.err.contains("exec work · running"), "{}", ended.err);
     assert!(ended.err.contains(" sh\n") && !ended.err.contains('\u{1b}'), "{}", ended.err);
+}
+
+#[test]
+fn the_tree_tells_many_prompts_apart() {
+    let ended = subagents(["run", "--each", "-", "--tree", "--", "sleep", "{}"]).input("3\n3.1\n").end();
+    for row in ["exec prompt 0 · running", "exec prompt 1 · running"] {
+        assert!(ended.err.contains(row), "{}", ended.err);
+    }
 }

@@ -44,6 +44,8 @@ fn a_second_signal_kills_what_does_not_want_to_go() {
     let ended = live.end();
     assert_eq!((ended.code, &*ended.left), (Some(130), &[][..]));
     assert_eq!(ended.json().len(), 12, "each has its line: {}", ended.out);
+    // What was killed is seen to be gone.
+    assert!(!ended.out.contains("leaked"), "{}", ended.out);
     // Without the second one it is asked first for one second and then for two.
     assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
@@ -86,4 +88,21 @@ fn a_signal_is_heard_while_nobody_reads() {
     live.signal(Signal::INT);
     assert_eq!(live.end_unread(), (Some(130), vec![]));
     feed.join().expect("nobody reads any more");
+}
+
+#[test]
+fn what_was_killed_is_told_and_what_was_never_started_is_counted() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), "a prompt\n".repeat(20)).expect("it can be written");
+    let path = file.path().to_str().expect("a plain path");
+    let mut live = subagents(["run", "--each", path, "-j", "2", "--"].iter().chain(&STUBBORN)).start();
+    live.until_alive(1 + 2 * 3);
+    let mut stderr = live.child.stderr.take().expect("a pipe");
+    live.signal(Signal::INT);
+    read_until(&mut stderr, "once more kills");
+    live.signal(Signal::INT);
+    let told = read_until(&mut stderr, "18 of ");
+    assert!(told.contains("(line 1): aborted") && told.contains("; killed\n"), "{told}");
+    assert!(!told.contains("LEAKED") && told.contains("2 delegations: 0 completed, 2 cancelled"), "{told}");
+    assert_eq!(live.end().left, Vec::<String>::new());
 }

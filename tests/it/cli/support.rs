@@ -35,6 +35,15 @@ pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> R
     Run { command, mark, input: Vec::new() }
 }
 
+/// `subagents` with these arguments, with a soft limit of so many open files.
+pub(crate) fn subagents_with_files<'a>(files: usize, args: impl IntoIterator<Item = &'a str>) -> Run {
+    let mark = Mark::fresh();
+    let mut command = program("sh");
+    command.args(["-c", "ulimit -Sn \"$1\" && shift && exec \"$@\"", "sh", &files.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_subagents")).args(args).env(VARIABLE, mark.value());
+    Run { command, mark, input: Vec::new() }
+}
+
 /// Any program.
 #[expect(clippy::disallowed_methods, reason = "the tests run the real program, and tools to compare it with")]
 pub(crate) fn program(name: &str) -> Command {

@@ -22,6 +22,8 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (&["run", "x", "--label", "", "--", "cat"], "--label"),
         (&["run", "x", "--cwd", "/no/such/dir", "--", "cat"], "/no/such/dir"),
         (&["run", "x", "--persona", "y", "--", "cat"], "--persona"),
+        (&["run", "--persona", "--", "cat"], "can be piped to stdin"),
+        (&["run", "--jsno", "x", "--", "cat"], "'--json'"),
         (&["walk"], "walk"),
         (&[], "Examples:"),
     ] {

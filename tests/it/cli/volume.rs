@@ -1,6 +1,6 @@
 //! Many prompts: each is accounted for once, and nothing is left.
 
-use super::support::subagents;
+use super::support::{subagents, subagents_with_files};
 use std::{collections::HashMap, fmt::Write};
 
 #[test]
@@ -56,5 +56,13 @@ fn prompts_wait_in_the_file_and_not_in_memory() {
     let ended = ended.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.out, "y\n".repeat(50));
+    assert_eq!(ended.left, Vec::<String>::new());
+}
+
+#[test]
+fn many_children_at_once_find_room_below_a_small_soft_limit() {
+    let args = ["run", "--each", "-", "-j", "60", "--", "sh", "-c", "sleep 0.5; cat"];
+    let ended = subagents_with_files(64, args).input("x\n".repeat(60)).end();
+    assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 60), "{}", ended.err);
     assert_eq!(ended.left, Vec::<String>::new());
 }
