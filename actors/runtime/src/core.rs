@@ -540,8 +540,8 @@ impl RunCore {
         }
     }
 
-    fn shown(&self) -> Shown {
-        self.live().map(Live::shown).unwrap_or_default()
+    fn shown(&self) -> Option<Shown> {
+        self.live().map(Live::shown)
     }
 }
 

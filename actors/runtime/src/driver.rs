@@ -283,7 +283,7 @@ async fn run(core: &Arc<RunCore>, child: &mut Contained<Box<dyn DynChild>>, toke
         let until = grace.or_else(|| [total, idle].into_iter().flatten().min());
         let listening = if grace.is_none() { Some(&mut *token) } else { None };
         match race(core, listening, &mut running, until).await {
-            Raced::Done(Ok(returned)) => break Ending::Returned(returned),
+            Raced::Done(Ok(returned)) => break Ending::Returned(returned.map(Arc::new)),
             Raced::Done(Err(panic)) => break Ending::Panicked(message_of(&*panic)),
             Raced::Cancelled => {
                 let patience = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);

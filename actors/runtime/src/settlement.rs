@@ -10,10 +10,9 @@ pub(crate) type Settled = Result<Arc<SubagentResult>, ResultError>;
 
 /// How the child's `run` ended.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and the large one is the common one")]
 pub(crate) enum Ending {
     /// It returned.
-    Returned(Result<SubagentResult, ResultError>),
+    Returned(Result<Arc<SubagentResult>, ResultError>),
     /// It panicked, with this message.
     Panicked(String),
     /// It was dropped: the grace after a cancel ran out, or a deadline passed.
@@ -42,27 +41,35 @@ pub(crate) fn conclude(
     ending: Ending,
     cause: Option<&CancelCause>,
     blank_is_fine: bool,
-    shown: Shown,
+    shown: Option<Shown>,
 ) -> Settled {
-    let result = match (ending, cause) {
-        (Ending::Returned(Ok(result)), None) => judged(result, blank_is_fine),
-        (Ending::Returned(Ok(result)), Some(cause)) => cancelled(Some(result), cause),
-        (Ending::Returned(Err(_)) | Ending::Panicked(_) | Ending::Cut | Ending::Lost, Some(cause)) => {
-            cancelled(None, cause)
-        }
+    // Judged where it will stay: nobody else has it yet.
+    let mut settled = match (ending, cause) {
+        (Ending::Returned(Ok(result)), _) => result,
         (Ending::Returned(Err(error)), None) => return Err(error),
         (Ending::Panicked(message), None) => {
-            SubagentResult::error(Diagnostic::new("panic", &format!("the child panicked: {message}")))
+            let diagnostic = Diagnostic::new("panic", &format!("the child panicked: {message}"));
+            Arc::new(SubagentResult::error(diagnostic))
         }
-        (Ending::Cut | Ending::Lost, None) => SubagentResult::error(Diagnostic::new(
-            "owner-lost",
-            "what ran the child was lost; start it again",
-        )),
+        (Ending::Cut | Ending::Lost, None) => {
+            let text = "what ran the child was lost; start it again";
+            Arc::new(SubagentResult::error(Diagnostic::fixed("owner-lost", text)))
+        }
+        (_, Some(_)) => Arc::new(SubagentResult::aborted(Content::EMPTY)),
     };
-    Ok(Arc::new(completed_by(result, shown)))
+    if let Some(result) = Arc::get_mut(&mut settled) {
+        match cause {
+            None => judge(result, blank_is_fine),
+            Some(cause) => cancel(result, cause),
+        }
+        if let Some(shown) = shown {
+            complete(result, shown);
+        }
+    }
+    Ok(settled)
 }
 
-fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
+fn judge(result: &mut SubagentResult, blank_is_fine: bool) {
     if result.stop_reason.is_success() {
         if !blank_is_fine && result.structured.is_none() && result.output.is_blank() {
             result.output = Content::EMPTY;
@@ -83,11 +90,9 @@ fn judged(mut result: SubagentResult, blank_is_fine: bool) -> SubagentResult {
         };
         result.diagnostic = Some(Diagnostic::fixed(category, text));
     }
-    result
 }
 
-fn cancelled(result: Option<SubagentResult>, cause: &CancelCause) -> SubagentResult {
-    let mut result = result.unwrap_or_else(|| SubagentResult::aborted(Content::EMPTY));
+fn cancel(result: &mut SubagentResult, cause: &CancelCause) {
     let (stop_reason, category) = if let CancelCause::Deadline(_) = cause {
         (StopReason::TimedOut, "timed-out")
     } else if *cause == CancelCause::OwnerLost {
@@ -97,23 +102,24 @@ fn cancelled(result: Option<SubagentResult>, cause: &CancelCause) -> SubagentRes
     };
     result.stop_reason = stop_reason;
     result.diagnostic = Some(cause.diagnostic(category));
-    result
 }
 
 /// Adds what the run had shown where the result does not say it itself.
-fn completed_by(mut result: SubagentResult, shown: Shown) -> SubagentResult {
+fn complete(result: &mut SubagentResult, shown: Shown) {
     if !result.stop_reason.is_success() && result.output.is_blank() && !shown.text.is_empty() {
         result.output = Content::from(shown.text);
         result.details.truncated = result.details.truncated.or(shown.truncated);
     }
-    result.usage = result.usage.or_else(|| shown.usage.map(Box::new));
+    if result.usage.is_none() {
+        result.usage = shown.usage.map(Box::new);
+    }
     result.details.messages = result.details.messages.or(shown.messages);
-    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Ending, Shown, conclude};
+    use std::sync::Arc;
     use subagents_seam::{CancelCause, DeadlineKind, Diagnostic, ResultError, StopReason, SubagentResult};
 
     fn shown(text: &str) -> Shown {
@@ -125,14 +131,19 @@ mod tests {
         for (answer, preamble, partial) in
             [("", "", ""), (" \n\t", "", ""), ("", "I will look", "I will look")]
         {
-            let ending = Ending::Returned(Ok(SubagentResult::completed(answer)));
-            let result = conclude(ending, None, false, shown(preamble)).expect("a value");
+            let ending = Ending::Returned(Ok(Arc::new(SubagentResult::completed(answer))));
+            let result = conclude(ending, None, false, Some(shown(preamble))).expect("a value");
             assert_eq!(result.stop_reason, StopReason::Error);
             assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("empty-answer"));
             assert_eq!(result.text(), partial);
         }
-        let allowed = conclude(Ending::Returned(Ok(SubagentResult::completed(""))), None, true, shown(""))
-            .expect("a value");
+        let allowed = conclude(
+            Ending::Returned(Ok(Arc::new(SubagentResult::completed("")))),
+            None,
+            true,
+            Some(shown("")),
+        )
+        .expect("a value");
         assert_eq!(allowed.stop_reason, StopReason::Completed);
     }
 
@@ -140,20 +151,24 @@ mod tests {
     fn spec_17_4_the_own_record_of_a_cancel_outranks_the_childs_word() {
         let cause = CancelCause::REQUESTED;
         for ending in [
-            Ending::Returned(Ok(SubagentResult::completed("done"))),
-            Ending::Returned(Ok(SubagentResult::error(Diagnostic::new("x", "y")))),
+            Ending::Returned(Ok(Arc::new(SubagentResult::completed("done")))),
+            Ending::Returned(Ok(Arc::new(SubagentResult::error(Diagnostic::new("x", "y"))))),
             Ending::Returned(Err(ResultError::wait_failed("gone"))),
             Ending::Panicked("boom".into()),
             Ending::Cut,
         ] {
             let label = format!("{ending:?}");
-            let result = conclude(ending, Some(&cause), false, shown("half")).expect("a value");
+            let result = conclude(ending, Some(&cause), false, Some(shown("half"))).expect("a value");
             assert_eq!(result.stop_reason, StopReason::Aborted, "{label}");
             assert!(!result.text().is_empty(), "{label}");
         }
-        let late =
-            conclude(Ending::Cut, Some(&CancelCause::Deadline(DeadlineKind::Idle)), false, shown("half"))
-                .expect("a value");
+        let late = conclude(
+            Ending::Cut,
+            Some(&CancelCause::Deadline(DeadlineKind::Idle)),
+            false,
+            Some(shown("half")),
+        )
+        .expect("a value");
         assert_eq!((&late.stop_reason, late.text().as_str()), (&StopReason::TimedOut, "half"));
     }
 
@@ -161,25 +176,26 @@ mod tests {
     fn a_success_has_no_diagnostic_and_every_failure_has_one() {
         let chatty = SubagentResult::completed("ok").with_diagnostic(Diagnostic::new("x", "y"));
         assert!(
-            conclude(Ending::Returned(Ok(chatty)), None, false, shown(""))
+            conclude(Ending::Returned(Ok(Arc::new(chatty))), None, false, Some(shown("")))
                 .expect("a value")
                 .diagnostic
                 .is_none()
         );
         for reason in ["error", "max-tokens", "refusal", "aborted", "timed-out", "paused-for-tea"] {
-            let ending = Ending::Returned(Ok(SubagentResult::new(reason.into(), "")));
-            let result = conclude(ending, None, false, shown("")).expect("a value");
+            let ending = Ending::Returned(Ok(Arc::new(SubagentResult::new(reason.into(), ""))));
+            let result = conclude(ending, None, false, Some(shown(""))).expect("a value");
             assert!(result.diagnostic.is_some() && !result.stop_reason.is_success(), "{reason}");
         }
     }
 
     #[test]
     fn m06_a_failed_wait_is_the_only_err() {
-        let error = conclude(Ending::Returned(Err(ResultError::wait_failed("lost"))), None, false, shown(""))
-            .expect_err("an error");
+        let error =
+            conclude(Ending::Returned(Err(ResultError::wait_failed("lost"))), None, false, Some(shown("")))
+                .expect_err("an error");
         assert_eq!(error.code(), "WAIT_FAILED");
         assert_eq!(
-            conclude(Ending::Lost, None, false, shown("")).expect("a value").stop_reason,
+            conclude(Ending::Lost, None, false, Some(shown(""))).expect("a value").stop_reason,
             StopReason::Error
         );
     }
