@@ -165,7 +165,7 @@ impl Batch {
             && let Some(until) =
                 self.settings.deadline.and_then(|deadline| Instant::now().checked_add(deadline))
         {
-            self.timer = Some(Box::pin(tokio::time::sleep_until(until)));
+            self.timer = Some(Box::pin(self.settings.service.shared().sleep_until(until)));
         }
         loop {
             if let Some(cause) = self.stopped.clone() {
@@ -245,17 +245,14 @@ impl Batch {
         if let Some(label) = &settings.label {
             request = request.label(format!("{label} {index}"));
         }
-        let mut deadlines = settings.deadlines.clone();
-        if let Some(timer) = &self.timer {
-            // It ends with its batch also while nobody looks.
-            let left = timer.deadline().saturating_duration_since(Instant::now());
-            deadlines.total = Some(deadlines.total.map_or(left, |total| total.min(left)));
-        }
+        let deadlines = settings.deadlines.clone();
         if deadlines != Deadlines::default() {
             request = request.deadlines(deadlines);
         }
+        // It ends with its batch also while nobody looks.
+        let until = self.timer.as_ref().map(|timer| timer.deadline());
         let begun = Instant::now();
-        let starting = settings.service.start(&settings.provider, request);
+        let starting = settings.service.start_until(&settings.provider, request, until);
         let run = Some(starting.id());
         let mut stop = self.stop.subscribe();
         Box::pin(async move {

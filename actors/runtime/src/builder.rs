@@ -97,7 +97,8 @@ impl ServiceBuilder {
         self
     }
 
-    /// How many gone runs are remembered, and for how long. 256 and ten minutes by default; 64 MiB of answers at most.
+    /// How many gone runs are remembered, and for how long. 256 and ten minutes by default. Of their answers 64 MiB at
+    /// most: beyond that the oldest are forgotten, but not that the runs were there or why one failed.
     pub fn keep_gone(mut self, runs: usize, age: Duration) -> Self {
         self.keep = runs;
         self.keep_for = age;
@@ -108,6 +109,9 @@ impl ServiceBuilder {
     ///
     /// # Errors
     /// A name that is taken or malformed, a limit of zero or for an unknown provider, no runtime.
+    ///
+    /// # Panics
+    /// Not here, but later, where the runtime keeps no time (`enable_time`): every deadline needs it.
     pub fn build(self) -> Result<SubagentService, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let overall = self.overall.map(|runs| limit("all providers", runs)).transpose()?;

@@ -27,8 +27,8 @@ use std::{
     time::Duration,
 };
 use subagents_seam::{
-    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, Name, NodeId, Parent, Phase,
-    Progress, ResultError, RunId, StartError, SubagentResult, context::RunLink, parent::ParentParts,
+    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, Instant, Name, NodeId, Parent,
+    Phase, Progress, ResultError, RunId, StartError, SubagentResult, context::RunLink, parent::ParentParts,
 };
 use tokio::sync::oneshot;
 
@@ -68,7 +68,7 @@ pub(crate) struct RunCore {
     rejection: OnceLock<&'static str>,
     pub(crate) parent: Link,
     pub(crate) shared: Arc<Shared>,
-    deadlines: Option<Box<Deadlines>>,
+    bounds: Option<Box<Bounds>>,
     /// The run's own lock: a change of its state and what is sent of it are one.
     waiting: Mutex<Waiting>,
 }
@@ -96,19 +96,26 @@ struct Callers {
     rejected: Option<(StartReply, StartError)>,
 }
 
+/// What a run sets itself; the rest is the service's.
+pub(crate) struct Bounds {
+    pub(crate) deadlines: Deadlines,
+    /// When the batch that it belongs to ends.
+    pub(crate) until: Option<Instant>,
+}
+
 pub(crate) struct NewRun {
     /// Where a seat was taken for it.
     pub(crate) parent: Place,
     pub(crate) max_depth: Option<u32>,
     pub(crate) provider: Name,
     pub(crate) label: Option<Name>,
-    pub(crate) deadlines: Option<Box<Deadlines>>,
+    pub(crate) bounds: Option<Box<Bounds>>,
     pub(crate) blank_is_fine: bool,
 }
 
 impl RunCore {
     pub(crate) fn new(shared: Arc<Shared>, ids: Ids, new: NewRun) -> Self {
-        let NewRun { parent, max_depth, provider, label, deadlines, blank_is_fine } = new;
+        let NewRun { parent, max_depth, provider, label, bounds, blank_is_fine } = new;
         let above = parent.seat();
         let seat = Seat::new(ids.agent, above.depth + 1, max_depth, above.token.child_token());
         Self {
@@ -135,7 +142,7 @@ impl RunCore {
             rejection: OnceLock::new(),
             parent: Link::new(parent),
             shared,
-            deadlines,
+            bounds,
             waiting: Mutex::new(Waiting { actor: None, callers: None, seated: true }),
         }
     }
@@ -267,8 +274,16 @@ impl RunCore {
         self.set_deadline(which).unwrap_or(default)
     }
 
+    /// When the batch that it belongs to ends.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.bounds.as_deref()?.until
+    }
+
     fn set_deadline(&self, which: impl Fn(&Deadlines) -> Option<Duration>) -> Option<Duration> {
-        self.deadlines.as_deref().and_then(&which).or_else(|| which(&self.shared.deadlines))
+        self.bounds
+            .as_deref()
+            .and_then(|bounds| which(&bounds.deadlines))
+            .or_else(|| which(&self.shared.deadlines))
     }
 
     pub(crate) fn disposed(&self) -> Result<(), DisposeError> {
@@ -341,12 +356,12 @@ impl RunCore {
         self.borrowed.set(borrowed);
     }
 
-    /// The place above is free of it, once.
-    pub(crate) fn leave_seat(&self) {
+    /// The place above is free of it, once. Returns the run above that is gone by this; its [farewell](Self::farewell)
+    /// is the caller's.
+    #[must_use = "the run above may be gone by this"]
+    pub(crate) fn leave_seat(&self) -> Option<Arc<Self>> {
         let seated = std::mem::take(&mut self.waiting().seated);
-        if seated {
-            self.parent.leave_seat();
-        }
+        if seated { self.parent.leave_seat() } else { None }
     }
 
     /// Shows an unchanged state to listeners, with a revision of its own.
@@ -407,7 +422,9 @@ impl RunCore {
             self.farewell();
         } else if !childless && self.seat.children() == 0 {
             // The last one left in between, and may have been too early to finish this run.
-            self.childless();
+            if let Some(gone) = self.childless() {
+                gone.farewell();
+            }
         }
     }
 
@@ -417,15 +434,25 @@ impl RunCore {
         }
     }
 
-    /// The last run below is gone.
-    pub(crate) fn childless(self: &Arc<Self>) {
-        if self.seat.is_ended() && self.feed(Input::Childless, None) == Effect::Gone {
-            self.farewell();
+    /// The last run below is gone. Returns itself where it is gone by this.
+    pub(crate) fn childless(self: &Arc<Self>) -> Option<Arc<Self>> {
+        // Looked at after the end, when nothing starts below any more: before it, another may have sat down.
+        let childless = self.seat.is_ended() && self.seat.children() == 0;
+        let gone = childless && self.feed(Input::Childless, None) == Effect::Gone;
+        gone.then(|| self.clone())
+    }
+
+    /// The last step, by whoever fed the fact whose effect was `Gone`: also for those above that only waited for this
+    /// one. In a loop: a chain of them may be longer than a stack is deep.
+    pub(crate) fn farewell(self: &Arc<Self>) {
+        let mut next = self.depart();
+        while let Some(gone) = next {
+            next = gone.depart();
         }
     }
 
-    /// The last step, by whoever fed the fact whose effect was `Gone`.
-    fn farewell(self: &Arc<Self>) {
+    /// Returns the run above that is gone by this.
+    fn depart(self: &Arc<Self>) -> Option<Arc<Self>> {
         // Kept before it is taken out: it is always in one of the two.
         self.shared.kept.push(self);
         self.shared.take_out(self);
@@ -442,20 +469,20 @@ impl RunCore {
             self.shared.tell(RegistryMessage::Leave(self.id));
         }
         // Gone child-first: the place above may go only now.
-        self.leave_seat();
+        let above = self.leave_seat();
         self.taken_out.set(true);
         self.seat.wake();
         self.shared.one_less();
         if let Some(live) = self.live.get() {
             live.wake();
         }
-        let Some(callers) = callers else { return };
-        if let Some((reply, error)) = callers.rejected {
+        if let Some((reply, error)) = callers.and_then(|callers| callers.rejected) {
             if let Some(what) = self.leak.get() {
                 tracing::warn!(run = %self.id, provider = %self.provider, %what, "a rejected start may have left something");
             }
             let _ = reply.send(Err(error));
         }
+        above
     }
 
     pub(crate) fn leaked(&self, what: impl AsRef<str>) {
@@ -578,7 +605,9 @@ fn unpack(record: u64) -> (State, u64) {
 impl Drop for RunCore {
     fn drop(&mut self) {
         // One that never entered, or whose end nobody saw.
-        self.leave_seat();
+        if let Some(above) = self.leave_seat() {
+            above.farewell();
+        }
     }
 }
 

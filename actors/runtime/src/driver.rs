@@ -3,7 +3,7 @@
 //! A hundred thousand of these futures may be alive at once, so what is awaited is awaited in one place ([`race`]) and
 //! what is rare is boxed.
 
-use crate::race::{Contained, Raced, Token, message_of, race};
+use crate::race::{Contained, Panic, Raced, Token, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     handle::SubagentRun,
@@ -11,7 +11,6 @@ use crate::{
     shared::Standing,
 };
 use std::{
-    any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -142,13 +141,28 @@ fn began(core: &RunCore, phase: Phase) -> Instant {
     core.shared.clock.instant(core.since(phase))
 }
 
+/// What its batch leaves it from this moment on.
+fn left(core: &RunCore, from: Instant) -> Option<Duration> {
+    core.until().map(|until| until.saturating_duration_since(from))
+}
+
+/// Then it is cancelled as well.
+fn batch_is_over(core: &RunCore) -> bool {
+    let over = core.until().is_some_and(|until| until <= Instant::now());
+    if over {
+        core.cancel(CancelCause::Deadline(DeadlineKind::Batch));
+    }
+    over
+}
+
 async fn wait_for_slot(
     core: Arc<RunCore>,
     permit: oneshot::Receiver<bool>,
     token: &mut Token,
 ) -> Result<(), StartError> {
-    let patience = core.deadline(|deadlines| deadlines.queue);
-    let until = patience.map(|patience| after(began(&core, Phase::Queued), patience));
+    let asked = began(&core, Phase::Queued);
+    let patience = core.deadline(|deadlines| deadlines.queue).into_iter().chain(left(&core, asked)).min();
+    let until = patience.map(|patience| after(asked, patience));
     let mut permit: Contained<BoxFuture<'_, _>> = Contained::new(Box::pin(permit));
     match race(&core, Some(token), &mut permit, until).await {
         Raced::Done(Ok(Ok(borrowed))) => {
@@ -158,6 +172,7 @@ async fn wait_for_slot(
         }
         Raced::Done(_) => Err(StartError::ServiceFailed),
         Raced::Cancelled => Err(cancelled(&core)),
+        Raced::Late if batch_is_over(&core) => Err(cancelled(&core)),
         Raced::Late => Err(StartError::QueueTimeout { after: patience.unwrap_or_default() }),
     }
 }
@@ -176,9 +191,11 @@ async fn start(
     }
     let (provider, request) = (assignment.provider.clone(), assignment.request);
     let mut starting = begin(core, &provider, request)?;
-    let patience = core.patience(|deadlines| deadlines.start, START);
     let admitted = if core.state().phase() == Phase::Queued { Phase::Queued } else { Phase::Starting };
-    let until = after(began(core, admitted), patience);
+    let admitted = began(core, admitted);
+    let patience = core.patience(|deadlines| deadlines.start, START);
+    let patience = left(core, admitted).map_or(patience, |left| left.min(patience));
+    let until = after(admitted, patience);
     let raced = race(core, Some(token), &mut starting, Some(until)).admitting().await;
     let cut = match raced {
         Raced::Done(Ok(started)) => match accept(core, started) {
@@ -192,8 +209,9 @@ async fn start(
                 return Err(error);
             }
         },
-        Raced::Done(Err(panic)) => return Err(panicked(core, &*panic)),
+        Raced::Done(Err(panic)) => return Err(panicked(core, panic)),
         Raced::Cancelled => cancelled(core),
+        Raced::Late if batch_is_over(core) => cancelled(core),
         Raced::Late => {
             core.cancel(CancelCause::Deadline(DeadlineKind::Start));
             StartError::StartTimeout { provider: core.provider.clone(), after: patience }
@@ -219,7 +237,7 @@ fn begin<'p>(
     let context = StartContext::new(core.clone(), request);
     // Making the future may panic as well: a provider may be written by hand.
     let starting = catch_unwind(AssertUnwindSafe(|| provider.start(context)));
-    starting.map(Contained::new).map_err(|panic| panicked(core, &*panic))
+    starting.map(Contained::new).map_err(|panic| panicked(core, panic))
 }
 
 /// What a finished start is worth.
@@ -240,7 +258,7 @@ fn accept(core: &RunCore, started: Started) -> Accepted {
     };
     match catch_unwind(AssertUnwindSafe(|| child.get().is_some_and(|child| child.local_agent().is_some()))) {
         Ok(local) => Accepted::Child(child, local),
-        Err(panic) => Accepted::Late(child, panicked(core, &*panic)),
+        Err(panic) => Accepted::Late(child, panicked(core, panic)),
     }
 }
 
@@ -255,12 +273,16 @@ async fn cut_short(
     let grace = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
     let late = race(core, None, &mut starting, Some(after(Instant::now(), grace))).await;
     drop(starting);
-    if let Raced::Done(Ok(Ok(child))) = late {
-        close(guard, core, Contained::new(child)).await;
+    match late {
+        Raced::Done(Ok(Ok(child))) => close(guard, core, Contained::new(child)).await,
+        Raced::Done(Err(panic)) => {
+            tracing::warn!(run = %core.id(), message = %message_of(panic), "a start panicked after it was cut short");
+        }
+        Raced::Done(Ok(Err(_))) | Raced::Cancelled | Raced::Late => {}
     }
 }
 
-fn panicked(core: &RunCore, panic: &(dyn Any + Send)) -> StartError {
+fn panicked(core: &RunCore, panic: Panic) -> StartError {
     let message = subagents_seam::Diagnostic::new("panic", &message_of(panic)).text().into();
     StartError::ProviderPanicked { provider: core.provider.clone(), message }
 }
@@ -271,12 +293,13 @@ async fn run(core: &Arc<RunCore>, child: &mut Contained<Box<dyn DynChild>>, toke
     let context = RunContext::new(core.clone());
     let mut running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
         Ok(running) => Contained::new(running),
-        Err(panic) => return Ending::Panicked(message_of(&*panic)),
+        Err(panic) => return Ending::Panicked(message_of(panic)),
     };
     let mut grace = None;
     loop {
         let published = began(core, Phase::Running);
         let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
+        let total = total.into_iter().chain(core.until()).min();
         let idle =
             core.deadline(|deadlines| deadlines.idle).map(|idle| after(last_sign(core, published), idle));
         // A cancelled run has its grace, whatever else would have ended it.
@@ -284,7 +307,7 @@ async fn run(core: &Arc<RunCore>, child: &mut Contained<Box<dyn DynChild>>, toke
         let listening = if grace.is_none() { Some(&mut *token) } else { None };
         match race(core, listening, &mut running, until).await {
             Raced::Done(Ok(returned)) => break Ending::Returned(returned.map(Arc::new)),
-            Raced::Done(Err(panic)) => break Ending::Panicked(message_of(&*panic)),
+            Raced::Done(Err(panic)) => break Ending::Panicked(message_of(panic)),
             Raced::Cancelled => {
                 let patience = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
                 grace = Some(after(Instant::now(), patience));
@@ -307,6 +330,8 @@ fn overdue(core: &RunCore, grace: Option<Instant>, total: Option<Instant>) -> Op
     let passed = |at: Option<Instant>| at.is_some_and(|at| at <= now);
     if grace.is_some() {
         passed(grace).then(|| core.cause_or_inherited())
+    } else if passed(core.until()) {
+        Some(CancelCause::Deadline(DeadlineKind::Batch))
     } else if passed(total) {
         Some(CancelCause::Deadline(DeadlineKind::Total))
     } else if passed(idle) {
@@ -328,7 +353,7 @@ async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Contained<Bo
     let deadline = after(now, patience);
     guard.open = true;
     match catch_unwind(AssertUnwindSafe(|| child.close(deadline))) {
-        Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(&*panic))),
+        Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(panic))),
         Ok(closing) => {
             let mut closing = Contained::new(closing);
             match race(core, None, &mut closing, Some(deadline)).await {
@@ -336,7 +361,7 @@ async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Contained<Bo
                 Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
                 Raced::Done(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
                 Raced::Done(Err(panic)) => {
-                    core.leaked(format!("its teardown panicked: {}", message_of(&*panic)));
+                    core.leaked(format!("its teardown panicked: {}", message_of(panic)));
                 }
                 Raced::Cancelled | Raced::Late => {
                     core.leaked(format!("its teardown took longer than {patience:?}"));

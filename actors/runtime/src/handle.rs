@@ -249,7 +249,7 @@ impl RunWatcher {
             }
             // Each step is bounded, unless a child blocks its thread: then this is.
             let patience = driver::ladder(&core).saturating_mul(9).saturating_add(MARGIN);
-            if tokio::time::timeout(patience, core.gone()).await.is_err() {
+            if core.shared.within(patience, core.gone()).await.is_err() {
                 core.leaked("its task does not end");
             }
             core.disposed()

@@ -121,14 +121,19 @@ impl<T> Drop for Contained<T> {
     fn drop(&mut self) {
         let foreign = self.0.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(foreign))) {
-            tracing::warn!(message = %message_of(&*panic), "a destructor of foreign code panicked");
+            tracing::warn!(message = %message_of(panic), "a destructor of foreign code panicked");
         }
     }
 }
 
-pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
-    message
+/// What a panic says. It ends here: its payload is foreign as well, and a payload whose destructor panics is never freed.
+pub(crate) fn message_of(panic: Panic) -> String {
+    let text = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+    let message = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "with a value that is no text".to_owned())
+        .unwrap_or_else(|| "with a value that is no text".to_owned());
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
+    message
 }

@@ -29,9 +29,30 @@ pub(crate) enum RegistryMessage {
 }
 
 pub(crate) struct Start {
-    pub(crate) core: Arc<RunCore>,
+    pub(crate) core: Asked,
     pub(crate) lane: LaneId,
     pub(crate) assignment: Box<Assignment>,
+}
+
+/// A run on its way to the registry. One that does not arrive leaves the place above free and is not counted.
+pub(crate) struct Asked(Option<Arc<RunCore>>);
+
+impl Asked {
+    pub(crate) fn new(core: Arc<RunCore>) -> Self {
+        Self(Some(core))
+    }
+
+    fn arrived(mut self) -> Option<Arc<RunCore>> {
+        self.0.take()
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.take() {
+            turned_away(&core);
+        }
+    }
 }
 
 /// Whatever ends the registry: an end that nobody asked for is a failure, and every run settles and goes.
@@ -134,6 +155,7 @@ impl Registry {
 impl Registry {
     async fn start(&self, myself: &ActorRef<RegistryMessage>, start: Start, state: &mut State) {
         let Start { core, lane, mut assignment } = start;
+        let Some(core) = core.arrived() else { return };
         if self.shared.standing() != Standing::Open {
             return refuse(&core, assignment.reply, StartError::Draining);
         }
@@ -183,9 +205,15 @@ impl Registry {
 
 /// Turns a start away before anything of it exists.
 fn refuse(core: &Arc<RunCore>, reply: Option<StartReply>, error: StartError) {
-    core.parent.root().uncount_start();
-    core.leave_seat();
+    turned_away(core);
     if let Some(reply) = reply {
         let _ = reply.send(Err(error));
+    }
+}
+
+fn turned_away(core: &RunCore) {
+    core.parent.root().uncount_start();
+    if let Some(above) = core.leave_seat() {
+        above.farewell();
     }
 }

@@ -249,23 +249,28 @@ impl Place {
             lineage::child_depth(seat.depth, lineage::tighter(seat.max_depth, cap))
                 .and_then(|_| self.root().count_start(start_cap))
         };
-        if judged.is_err() {
-            self.leave_seat();
+        if judged.is_err()
+            && let Some(gone) = self.leave_seat()
+        {
+            gone.farewell();
         }
         judged
     }
 
-    /// The child that sat here is gone.
-    pub(crate) fn leave_seat(&self) {
+    /// The child that sat here is gone. Returns the run of this place where it is gone by this; its farewell is the
+    /// caller's.
+    #[must_use = "the run of this place may be gone by this"]
+    pub(crate) fn leave_seat(&self) -> Option<Arc<RunCore>> {
         let seat = self.seat();
         if seat.children.fetch_sub(1, SeqCst) == 1 {
             seat.wake();
             match self {
                 Self::Root(root) if seat.is_ended() => root.shared.remove_root(root),
                 Self::Root(_) => {}
-                Self::Run(run) => run.childless(),
+                Self::Run(run) => return run.childless(),
             }
         }
+        None
     }
 }
 
@@ -296,7 +301,9 @@ impl Drop for Link {
         let mut next = self.0.take();
         while let Some(Place::Run(run)) = next {
             next = Arc::into_inner(run).and_then(|mut run| {
-                run.leave_seat();
+                if let Some(above) = run.leave_seat() {
+                    above.farewell();
+                }
                 run.parent.0.take()
             });
         }

@@ -5,13 +5,13 @@ use crate::{
     admission::LaneId,
     batch::{self, BatchBuilder},
     checks,
-    core::{NewRun, RunCore},
+    core::{Bounds, NewRun, RunCore},
     driver::{Assignment, CUT_SHORT},
     events::Item,
     handle::Starting,
     lineage,
     providers::Registration,
-    registry::{RegistryMessage, Start},
+    registry::{Asked, RegistryMessage, Start},
     root::Root,
     seat::Place,
     shared::{Ids, Shared, Standing},
@@ -146,14 +146,30 @@ impl SubagentService {
     /// # Errors
     /// Awaiting gives a [`StartError`]; then nothing is left of the start.
     pub fn start(&self, provider: &str, request: StartRequest) -> Starting {
+        self.start_until(provider, request, None)
+    }
+
+    /// `until` is when the batch that it belongs to ends.
+    pub(crate) fn start_until(
+        &self,
+        provider: &str,
+        request: StartRequest,
+        until: Option<Instant>,
+    ) -> Starting {
         let ids = self.shared().mint();
-        match self.ask(ids, provider, request) {
+        match self.ask(ids, provider, request, until) {
             Ok(starting) => starting,
             Err(error) => Starting::refused(ids.run, error),
         }
     }
 
-    fn ask(&self, ids: Ids, provider: &str, request: StartRequest) -> Result<Starting, StartError> {
+    fn ask(
+        &self,
+        ids: Ids,
+        provider: &str,
+        request: StartRequest,
+        until: Option<Instant>,
+    ) -> Result<Starting, StartError> {
         let shared = self.shared();
         match shared.standing() {
             Standing::Open => {}
@@ -171,23 +187,25 @@ impl SubagentService {
         let place = Place::of(request.get_parent(), shared).ok_or(StartError::ParentGone)?;
         place.take_seat(cap, shared.max_starts)?;
         let max_depth = lineage::tighter(place.seat().max_depth, cap);
+        let deadlines = request.get_deadlines().cloned();
+        let bounds = (deadlines.is_some() || until.is_some())
+            .then(|| Box::new(Bounds { deadlines: deadlines.unwrap_or_default(), until }));
         let new = NewRun {
             parent: place,
             max_depth,
             provider: entry.name.clone(),
             label: request.get_label().map(shown),
-            deadlines: request.get_deadlines().cloned().map(Box::new),
+            bounds,
             blank_is_fine: entry.blank_is_fine,
         };
         let core = Arc::new(RunCore::new(shared.clone(), ids, new));
         let (reply, answer) = oneshot::channel();
         let provider = entry.provider.clone();
         let assignment = Box::new(Assignment { provider, request, reply: Some(reply), permit: None });
-        let start = Start { core: core.clone(), lane: entry.lane, assignment };
+        let start = Start { core: Asked::new(core.clone()), lane: entry.lane, assignment };
         if shared.tell(RegistryMessage::Start(start)) {
             Ok(Starting::asked(core, answer))
         } else {
-            core.parent.root().uncount_start();
             Err(if shared.standing() == Standing::Failed {
                 StartError::ServiceFailed
             } else {
@@ -242,7 +260,7 @@ impl SubagentService {
         EventStream::new(self.shared().clone())
     }
 
-    /// The outcome of a run that lives and has settled, or is gone and still remembered.
+    /// The outcome of a run that lives and has settled, or is gone and still remembered ([`ServiceBuilder::keep_gone`]).
     pub fn outcome(&self, run: RunId) -> Option<Result<Arc<SubagentResult>, ResultError>> {
         let live = self.shared().runs.get(run).and_then(|core| core.outcome());
         live.or_else(|| {
@@ -267,7 +285,7 @@ impl SubagentService {
         };
         // The work goes on if this future is dropped.
         let _ = shared.tracker.spawn_on(work, &shared.runtime).await;
-        let _ = tokio::time::timeout(AFTERMATH, shared.tracker.wait()).await;
+        let _ = shared.within(AFTERMATH, shared.tracker.wait()).await;
         let killed = alive.iter().filter(|core| core.was_killed()).count();
         let leaked = alive.iter().filter_map(|core| {
             // What was killed is told apart from what may be left.
@@ -317,11 +335,11 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 /// Waits for the end; kills what is left after the grace.
 async fn wind_down(shared: &Arc<Shared>, grace: Duration) {
     let ended = |shared: &Shared| shared.standing() >= Standing::Closed && shared.live() == 0;
-    if tokio::time::timeout(grace, shared.until(ended)).await.is_err() {
+    if shared.within(grace, shared.until(ended)).await.is_err() {
         if !shared.tell(RegistryMessage::KillAll) {
             shared.runs.all().iter().for_each(|core| core.kill());
         }
-        let _ = tokio::time::timeout(AFTERMATH, shared.until(ended)).await;
+        let _ = shared.within(AFTERMATH, shared.until(ended)).await;
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
 use dashmap::DashMap;
 use ractor::ActorRef;
 use std::{
+    future::IntoFuture,
     hash::BuildHasherDefault,
     sync::{
         Arc, OnceLock,
@@ -21,9 +22,14 @@ use std::{
             Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
         },
     },
+    time::Duration,
 };
-use subagents_seam::{AgentId, CancelCause, CancellationToken, Deadlines, NodeId, RunId};
-use tokio::{runtime::Handle, sync::Notify};
+use subagents_seam::{AgentId, CancelCause, CancellationToken, Deadlines, Instant, NodeId, RunId};
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    time::{Sleep, Timeout},
+};
 use tokio_util::task::TaskTracker;
 
 /// Where the service is on its way.
@@ -123,6 +129,18 @@ impl Shared {
         #[expect(clippy::cast_possible_truncation, reason = "each takes one half of what is random")]
         let (high, low) = ((random >> 64) as u64, random as u64);
         Ids { now, run: RunId::mint(ms, count, low), agent: AgentId::mint(ms, count, high.rotate_left(32)) }
+    }
+
+    /// A timer for a caller, who may be outside of tokio: then it is the service's runtime that keeps the time.
+    pub(crate) fn sleep_until(&self, until: Instant) -> Sleep {
+        let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
+        tokio::time::sleep_until(until)
+    }
+
+    /// As [`sleep_until`](Self::sleep_until), for a bounded wait.
+    pub(crate) fn within<F: IntoFuture>(&self, patience: Duration, work: F) -> Timeout<F::IntoFuture> {
+        let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
+        tokio::time::timeout(patience, work)
     }
 
     /// Moves the service on; never back.

@@ -8,8 +8,11 @@ use crate::{
     seat::RootCore,
     shared::{Shared, Standing},
 };
-use std::sync::{Arc, atomic::Ordering::Acquire};
-use subagents_seam::{Node, NodeEnd, NodeKind, Phase, StopReason, Tree, Wait};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering::Acquire},
+};
+use subagents_seam::{Node, NodeEnd, NodeId, NodeKind, Phase, StopReason, Tree, Wait};
 
 pub(crate) fn snapshot(shared: &Shared) -> Tree {
     let now = shared.clock.now();
@@ -17,10 +20,17 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
     nodes.push(service_node(shared));
     nodes.extend(shared.roots.iter().map(|root| root_node(&root, root.revision.load(Acquire))));
     let mut queued = false;
+    let pushed = shared.kept.pushed();
+    // Gone, and perhaps not among the gone ones yet.
+    let mut leaving = Vec::new();
     shared.runs.for_each(|core| {
         let (state, revision) = core.look();
         // One without a revision is on its way in and was announced to nobody.
-        if revision == 0 || state.phase() == Phase::Gone {
+        if revision == 0 {
+            return;
+        }
+        if state.phase() == Phase::Gone {
+            leaving.push(core.clone());
             return;
         }
         queued |= state.phase() == Phase::Queued;
@@ -30,7 +40,23 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
         }
     });
     let now = shared.clock.stamp(now);
-    let (gone, forgotten) = shared.kept.nodes(now);
+    let (mut gone, forgotten) = shared.kept.nodes(now);
+    let since = (forgotten + gone.len() as u64).saturating_sub(pushed);
+    if since > 0 {
+        // These went while the copy was made: each is in one part of it.
+        let since = usize::try_from(since).unwrap_or(usize::MAX).min(gone.len());
+        let went: HashSet<NodeId> = gone[gone.len() - since..].iter().map(|node| node.id).collect();
+        nodes.retain(|node| {
+            let process_of = node.parent.filter(|_| node.kind == NodeKind::Process);
+            !went.contains(&node.id) && !process_of.is_some_and(|run| went.contains(&run))
+        });
+    }
+    for core in leaving {
+        let id = NodeId::from(core.id());
+        if !core.is_taken_out() && !gone.iter().any(|node| node.id == id) {
+            gone.push(run_node(&core));
+        }
+    }
     Tree::new(now, nodes, gone, forgotten, queued)
 }
 

@@ -1,6 +1,6 @@
 //! Many delegations at once: every item has exactly one outcome, whatever stops the batch.
 
-use crate::support::{Probe, quiet, service, until};
+use crate::support::{Probe, quiet, service, service_with, until};
 use std::{collections::BTreeMap, time::Duration};
 use subagents_runtime::{Batch, StopOn};
 use subagents_seam::{DelegateError, StopReason};
@@ -86,6 +86,22 @@ async fn a_batch_has_one_deadline_for_all() {
     let outcomes = all(batch.requests(["quick", "deaf", "hang", "start-hang", "never"])).await;
     let words: Vec<_> = outcomes.values().map(String::as_str).collect();
     assert_eq!(words, ["completed", "timed-out", "timed-out", "CANCELLED", "CANCELLED"]);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_nobody_looks_at_ends_in_time() {
+    let probe = Probe::default();
+    let (service, root) = service_with(&probe, |builder| builder.limit("it", 1));
+    let prompts = ["sleep:900 first", "hang", "start-hang", "never"];
+    let mut batch = service.batch(&root, "it").limit(4).deadline(Duration::from_secs(1)).requests(prompts);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(batch.next().await.unwrap().outcome.unwrap().stop_reason, StopReason::Completed);
+    // The second has run for a tenth of a second, the others have waited all the time: each counts from the first look.
+    until("nothing is alive", || service.tree().nodes.len() == 2).await;
+    assert_eq!(begun.elapsed().as_millis() / 10, 100, "{:?}", begun.elapsed());
+    let words: Vec<_> = all(batch).await.into_values().collect();
+    assert_eq!(words, ["timed-out", "CANCELLED", "CANCELLED"]);
     quiet(&service, &probe).await;
 }
 

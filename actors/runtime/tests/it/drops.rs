@@ -196,3 +196,43 @@ fn m07_m08_services_come_and_go_with_every_kind_of_runtime() {
         drop(kept);
     }
 }
+
+#[test]
+fn a_caller_outside_of_tokio_may_wait_for_everything() {
+    use futures_util::task::{ArcWake, waker};
+    struct Unpark(std::thread::Thread);
+    impl ArcWake for Unpark {
+        fn wake_by_ref(this: &std::sync::Arc<Self>) {
+            this.0.unpark();
+        }
+    }
+    fn block_on<F: IntoFuture>(work: F) -> F::Output {
+        let mut work = std::pin::pin!(work.into_future());
+        let waker = waker(std::sync::Arc::new(Unpark(std::thread::current())));
+        loop {
+            if let std::task::Poll::Ready(done) =
+                work.as_mut().poll(&mut std::task::Context::from_waker(&waker))
+            {
+                return done;
+            }
+            std::thread::park_timeout(Duration::from_secs(10));
+        }
+    }
+    let probe = Probe::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (service, root) = runtime.block_on(async { crate::support::service(&probe) });
+    let run = block_on(service.start("it", StartRequest::new(&root, "hang"))).unwrap();
+    block_on(run.dispose()).unwrap();
+    assert_eq!(
+        block_on(service.delegate("it", StartRequest::new(&root, "sleep:20 x"))).unwrap().stop_reason,
+        StopReason::Completed
+    );
+    let mut batch = service.batch(&root, "it").deadline(Duration::from_millis(50)).requests(["hang"]);
+    let item = block_on(batch.next()).unwrap();
+    assert_eq!(item.outcome.unwrap().stop_reason, StopReason::TimedOut);
+    let left = service.start("it", StartRequest::new(&root, "deaf"));
+    let left = block_on(left).unwrap();
+    let report = block_on(service.shutdown(Duration::from_millis(50)));
+    assert_eq!(report.killed, 1, "{report:?}");
+    drop(left);
+}

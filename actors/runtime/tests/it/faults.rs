@@ -2,8 +2,8 @@
 
 use crate::support::{Probe, quiet, service, until};
 use std::time::Duration;
-use subagents_runtime::ServiceEnd;
-use subagents_seam::{Diagnostic, Event, StartRequest, StopReason};
+use subagents_runtime::{ServiceEnd, SubagentService};
+use subagents_seam::{CancelCause, Capabilities, Diagnostic, Event, StartRequest, StopReason, provider_fn};
 
 #[tokio::test(start_paused = true)]
 async fn m05_a_lost_run_actor_is_a_value_and_takes_nobody_along() {
@@ -171,4 +171,73 @@ async fn destructors_that_panic_together_end_their_run_and_nothing_else() {
     // The provider is one as well.
     let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(registration)));
     assert!(dropped.is_err(), "the panic of a provider's own drop is its owner's");
+}
+
+/// A payload that panics when it is dropped.
+struct Loaded;
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        std::panic::panic_any(Loaded2);
+    }
+}
+
+struct Loaded2;
+
+impl Drop for Loaded2 {
+    fn drop(&mut self) {
+        panic!("also the payload's payload");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_panics_is_a_panic_like_any_other() {
+    struct Child;
+    impl Drop for Child {
+        fn drop(&mut self) {
+            std::panic::panic_any(Loaded);
+        }
+    }
+    let service = SubagentService::builder()
+        .provider(
+            "early",
+            provider_fn(Capabilities::NONE, |_start, _run| {
+                let child = Child;
+                async move {
+                    let _child = child;
+                    std::future::pending().await
+                }
+            }),
+        )
+        .provider(
+            "run",
+            provider_fn(Capabilities::NONE, |_start, _run| async {
+                std::panic::panic_any(Loaded);
+            }),
+        )
+        .build()
+        .unwrap();
+    let root = service.root("/").unwrap();
+    let run = service.start("run", StartRequest::new(&root, "x")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.stop_reason, StopReason::Error);
+    let diagnostic = result.diagnostic.as_ref().unwrap();
+    assert!(diagnostic.text().contains("no text"), "{diagnostic:?}");
+    run.dispose().await.unwrap();
+    // Its future is dropped at the end of the grace.
+    let run = service.start("early", StartRequest::new(&root, "x")).await.unwrap();
+    run.cancel(CancelCause::REQUESTED);
+    assert_eq!(run.result().await.unwrap().stop_reason, StopReason::Aborted);
+    let _ = run.dispose().await;
+    root.idle().await;
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_awaits_holds_no_place_below_a_failed_registry() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    service.inject_registry_panic();
+    let unpolled = service.start("it", StartRequest::new(&root, "x"));
+    tokio::time::timeout(Duration::from_secs(5), root.idle()).await.unwrap();
+    assert_eq!(unpolled.await.unwrap_err().code(), "SERVICE_FAILED");
 }

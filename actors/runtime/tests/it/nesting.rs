@@ -2,8 +2,10 @@
 
 use crate::support::{Probe, quiet, service, until};
 use std::{collections::HashMap, time::Duration};
+use subagents_runtime::SubagentService;
 use subagents_seam::{
-    CancelCause, Capabilities, Event, Instant, NodeId, StartRequest, StopReason, SubagentResult, provider_fn,
+    CancelCause, Capabilities, Deadlines, Event, Instant, NodeId, Phase, StartRequest, StopReason,
+    SubagentResult, provider_fn,
 };
 
 #[tokio::test(start_paused = true)]
@@ -126,4 +128,44 @@ async fn a_chain_a_thousand_deep_ends() {
     // The last holds of a chain let it go in a loop, whatever stack they stand on.
     let rest = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || drop((runs, parent))).unwrap();
     rest.join().unwrap();
+}
+
+#[test]
+fn a_chain_that_waits_only_for_its_end_ends_in_a_loop() {
+    const DEEP: usize = 1_500;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(512 * 1024)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (give, mut take) = tokio::sync::mpsc::channel(1);
+    let deaf = provider_fn(Capabilities::NONE, move |start, _run| {
+        let give = give.clone();
+        async move {
+            give.send(start.as_parent()).await.unwrap();
+            std::future::pending().await
+        }
+    });
+    let chain = async move {
+        let patient = Duration::from_secs(600);
+        let deadlines = Deadlines::new().cancel_grace(patient).dispose(patient);
+        let service = SubagentService::builder().provider("deaf", deaf).deadlines(deadlines).build().unwrap();
+        let root = service.root("/").unwrap();
+        let (mut runs, mut parent) = (Vec::new(), root.parent().clone());
+        for _ in 0..DEEP {
+            runs.push(service.start("deaf", StartRequest::new(&parent, "x")).await.unwrap());
+            parent = take.recv().await.unwrap();
+        }
+        // From the top: by the time that the lowest goes, all those above wait for nothing else.
+        for run in &runs {
+            run.watcher().inject_kill();
+        }
+        root.idle().await;
+        assert!(runs.iter().all(|run| run.watcher().phase() == Phase::Gone));
+    };
+    runtime
+        .block_on(async { tokio::spawn(tokio::time::timeout(Duration::from_secs(60), chain)).await })
+        .unwrap()
+        .unwrap();
 }
