@@ -126,21 +126,23 @@ Examples:
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
   subagents run --help";
 
-const RUN_EXAMPLES: &str = "\
+macro_rules! run_examples {
+    () => {
+        "\
 Examples:
   subagents run 'Review the diff' -- some-agent --print {}
   git diff | subagents run --timeout 5m -- some-agent --review
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
-  ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'
+  ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'"
+    };
+}
 
-See --help for the output, the exit codes and the environment.";
+const RUN_EXAMPLES: &str =
+    concat!(run_examples!(), "\n\nSee --help for the output, the exit codes and the environment.");
 
-const RUN_DETAILS: &str = "\
-Examples:
-  subagents run 'Review the diff' -- some-agent --print {}
-  git diff | subagents run --timeout 5m -- some-agent --review
-  subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
-  ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'
+const RUN_DETAILS: &str = concat!(
+    run_examples!(),
+    "
 
 Output:
   Without --json, stdout gets the answers of the prompts that completed,
@@ -183,7 +185,8 @@ Environment:
       what to log to stderr: a level, or target=level,…; no progress is drawn
       then
   Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the
-  children.";
+  children."
+);
 
 #[cfg(test)]
 mod tests {

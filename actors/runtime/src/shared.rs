@@ -133,14 +133,17 @@ impl Shared {
 
     /// A timer for a caller, who may be outside of tokio: then it is the service's runtime that keeps the time.
     pub(crate) fn sleep_until(&self, until: Instant) -> Sleep {
-        let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
-        tokio::time::sleep_until(until)
+        self.timed(|| tokio::time::sleep_until(until))
     }
 
     /// As [`sleep_until`](Self::sleep_until), for a bounded wait.
     pub(crate) fn within<F: IntoFuture>(&self, patience: Duration, work: F) -> Timeout<F::IntoFuture> {
+        self.timed(|| tokio::time::timeout(patience, work))
+    }
+
+    fn timed<T>(&self, make: impl FnOnce() -> T) -> T {
         let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
-        tokio::time::timeout(patience, work)
+        make()
     }
 
     /// Moves the service on; never back.

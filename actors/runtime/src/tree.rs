@@ -40,6 +40,8 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
         }
     });
     let now = shared.clock.stamp(now);
+    // One that is out of the index by now is remembered, or forgotten already.
+    leaving.retain(|core: &Arc<RunCore>| !core.is_taken_out());
     let (mut gone, forgotten) = shared.kept.nodes(now);
     let since = (forgotten + gone.len() as u64).saturating_sub(pushed);
     if since > 0 {
@@ -53,7 +55,7 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
     }
     for core in leaving {
         let id = NodeId::from(core.id());
-        if !core.is_taken_out() && !gone.iter().any(|node| node.id == id) {
+        if !gone.iter().any(|node| node.id == id) {
             gone.push(run_node(&core));
         }
     }

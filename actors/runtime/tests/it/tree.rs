@@ -172,3 +172,29 @@ async fn a_copy_and_its_changes_equal_a_later_copy_while_everything_moves() {
     }
     let _ = Obedient::new(&probe);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_goes_is_in_exactly_one_part_of_every_copy() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let (looker, stop) = (service.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let stopped = stop.clone();
+    let looking = std::thread::spawn(move || {
+        let mut both = 0;
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            let tree = looker.tree();
+            both += tree.gone.iter().filter(|gone| tree.nodes.iter().any(|node| node.id == gone.id)).count();
+        }
+        both
+    });
+    let mut neither = 0;
+    for _ in 0..3_000 {
+        let run = service.start("it", StartRequest::new(&root, "x")).await.unwrap();
+        run.result().await.unwrap();
+        neither += usize::from(service.tree().node(run.id()).is_none());
+        run.dispose().await.unwrap();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((looking.join().unwrap(), neither), (0, 0), "in both, in neither");
+    quiet(&service, &probe).await;
+}
