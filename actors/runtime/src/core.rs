@@ -96,6 +96,19 @@ struct Callers {
     rejected: Option<(StartReply, StartError)>,
 }
 
+/// See [`RunCore::glance`].
+#[derive(Clone, Copy)]
+pub(crate) struct Glance {
+    pub(crate) state: State,
+    pub(crate) revision: u64,
+    pub(crate) since: u64,
+    pub(crate) created: u64,
+    pub(crate) last_sign: Option<u64>,
+    pub(crate) labelled: bool,
+    pub(crate) borrowed: bool,
+    pub(crate) depth: u32,
+}
+
 /// What a run sets itself; the rest is the service's.
 pub(crate) struct Bounds {
     pub(crate) deadlines: Deadlines,
@@ -148,6 +161,27 @@ impl RunCore {
     }
 
     // ---- looking
+
+    /// What changes of it, in one go. A sweep glances at many before it reads the first: each glance touches every line
+    /// of memory that a node is made of, and the processor fetches them for all at once.
+    pub(crate) fn glance(&self) -> Glance {
+        let (state, revision) = self.look();
+        self.glance_at(state, revision, self.since(state.phase()))
+    }
+
+    /// As [`glance`](Self::glance), as of one state of it.
+    pub(crate) fn glance_at(&self, state: State, revision: u64, since: u64) -> Glance {
+        Glance {
+            state,
+            revision,
+            since,
+            created: self.since(Phase::Queued),
+            last_sign: self.last_sign(),
+            labelled: self.label.is_some(),
+            borrowed: self.is_borrowed(),
+            depth: self.seat.depth,
+        }
+    }
 
     pub(crate) fn id(&self) -> RunId {
         self.id
@@ -225,7 +259,8 @@ impl RunCore {
         self.stored()
     }
 
-    fn stored(&self) -> Option<Settled> {
+    /// As [`outcome`](Self::outcome), where `Ended` is known to be on the channel.
+    pub(crate) fn stored(&self) -> Option<Settled> {
         self.outcome.get().map(|stored| stored.clone().map_err(|error| *error))
     }
 
@@ -393,11 +428,11 @@ impl RunCore {
         // The end of a run cancels what is below it, and nothing more starts there.
         self.seat.end();
         self.seat.token.cancel();
-        if effect == Effect::Ended
-            && let Some(outcome) = self.stored()
-        {
+        if effect == Effect::Ended {
             for waiter in self.waiting().take(|callers| std::mem::take(&mut callers.settled)) {
-                let _ = waiter.send(outcome.clone());
+                if let Some(outcome) = self.stored() {
+                    let _ = waiter.send(outcome);
+                }
             }
             if let Some(live) = self.live.get() {
                 live.wake();
@@ -459,9 +494,9 @@ impl RunCore {
         if let Some(scoped) = self.seat.scoped.get() {
             scoped.end();
         }
-        let (actor, callers) = {
+        let (actor, callers, seated) = {
             let mut waiting = self.waiting();
-            (waiting.actor.take(), waiting.callers.take())
+            (waiting.actor.take(), waiting.callers.take(), std::mem::take(&mut waiting.seated))
         };
         drop(actor);
         if self.limited.is_up() {
@@ -469,7 +504,7 @@ impl RunCore {
             self.shared.tell(RegistryMessage::Leave(self.id));
         }
         // Gone child-first: the place above may go only now.
-        let above = self.leave_seat();
+        let above = if seated { self.parent.leave_seat() } else { None };
         self.taken_out.set(true);
         self.seat.wake();
         self.shared.one_less();
@@ -526,6 +561,11 @@ impl RunCore {
 
     pub(crate) fn set_actor(&self, actor: ActorRef<RunMessage>) {
         self.waiting().actor = Some(actor);
+    }
+
+    /// The actor, for whoever ends it: nothing is left for it to do.
+    pub(crate) fn take_actor(&self) -> Option<ActorRef<RunMessage>> {
+        self.waiting().actor.take()
     }
 
     pub(crate) fn actor(&self) -> Option<ActorRef<RunMessage>> {

@@ -73,7 +73,7 @@ impl Drop for DriverGuard {
             }
         }
         core.driver_done(self.abandons);
-        if let Some(actor) = core.actor() {
+        if let Some(actor) = core.take_actor() {
             actor.stop(None);
         }
     }
@@ -106,18 +106,16 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
         let core = guard.core.clone();
         // Few requests bring a token of their own.
         let mut token = assignment.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
-        let (mut child, local) = match start(&mut guard, &core, assignment, &mut token).await {
-            Ok(started) => started,
-            Err(error) => {
-                // A start may have delegated before it failed: nothing more starts below, and what did ends first.
-                guard.decided = Some(Box::new(error));
-                core.seat.end();
-                core.seat.token.cancel();
-                if core.seat.children() > 0 {
-                    Box::pin(wait_for_children(&mut guard, &core)).await;
-                }
-                return;
+        let started = start(&mut guard, &core, assignment, &mut token).await;
+        let started = started.map_err(|error| guard.decided = Some(Box::new(error)));
+        let Ok((mut child, local)) = started else {
+            // A start may have delegated before it failed: nothing more starts below, and what did ends first.
+            core.seat.end();
+            core.seat.token.cancel();
+            if core.seat.children() > 0 {
+                Box::pin(wait_for_children(&mut guard, &core)).await;
             }
+            return;
         };
         if core.publish(local) {
             if let Some(reply) = guard.reply.take() {
@@ -178,48 +176,96 @@ async fn wait_for_slot(
 }
 
 type Started = Result<Box<dyn DynChild>, StartError>;
+/// A child, and whether it is local.
+type Ready = (Contained<Box<dyn DynChild>>, bool);
 
 /// Asks the provider for a child, and whether it is local. What is rare is boxed.
-async fn start(
+#[expect(clippy::manual_async_fn, reason = "as for `drive`")]
+fn start(
     guard: &mut DriverGuard,
     core: &Arc<RunCore>,
     mut assignment: Box<Assignment>,
     token: &mut Token,
-) -> Result<(Contained<Box<dyn DynChild>>, bool), StartError> {
-    if let Some(permit) = assignment.permit.take() {
-        Box::pin(wait_for_slot(core.clone(), permit, token)).await?;
+) -> impl Future<Output = Result<Ready, StartError>> + Send {
+    async move {
+        if let Some(permit) = assignment.permit.take() {
+            Box::pin(wait_for_slot(core.clone(), permit, token)).await?;
+        }
+        let Assignment { provider, request, .. } = *assignment;
+        let mut starting = begin(core, &provider, request)?;
+        let (admitted, patience) = start_bound(core);
+        let raced = race(core, Some(token), &mut starting, Some(after(admitted, patience))).admitting().await;
+        match judge_start(core, starting, raced) {
+            Ok(ready) => {
+                guard.open = true;
+                Ok(ready)
+            }
+            Err(undone) => Box::pin(undo(guard, core, undone)).await,
+        }
     }
-    let (provider, request) = (assignment.provider.clone(), assignment.request);
-    let mut starting = begin(core, &provider, request)?;
+}
+
+/// From when on a start is given how long.
+fn start_bound(core: &RunCore) -> (Instant, Duration) {
     let admitted = if core.state().phase() == Phase::Queued { Phase::Queued } else { Phase::Starting };
     let admitted = began(core, admitted);
     let patience = core.patience(|deadlines| deadlines.start, START);
-    let patience = left(core, admitted).map_or(patience, |left| left.min(patience));
-    let until = after(admitted, patience);
-    let raced = race(core, Some(token), &mut starting, Some(until)).admitting().await;
-    let cut = match raced {
-        Raced::Done(Ok(started)) => match accept(core, started) {
-            Accepted::Child(child, local) => {
-                guard.open = true;
-                return Ok((child, local));
-            }
-            Accepted::None(error) => return Err(error),
-            Accepted::Late(child, error) => {
-                Box::pin(close(guard, core, child)).await;
-                return Err(error);
-            }
-        },
-        Raced::Done(Err(panic)) => return Err(panicked(core, panic)),
-        Raced::Cancelled => cancelled(core),
-        Raced::Late if batch_is_over(core) => cancelled(core),
+    (admitted, left(core, admitted).map_or(patience, |left| left.min(patience)))
+}
+
+/// A start that gives no run, and what of it is still there.
+enum Undone<'p> {
+    Refused(StartError),
+    /// A child that nobody wants any more.
+    Late(Contained<Box<dyn DynChild>>, StartError),
+    Cut(Contained<BoxFuture<'p, Started>>, StartError),
+}
+
+/// What came of a start. Whatever comes out of one that is cancelled by now, the cancel is what happened.
+fn judge_start<'p>(
+    core: &RunCore,
+    starting: Contained<BoxFuture<'p, Started>>,
+    raced: Raced<Started>,
+) -> Result<Ready, Undone<'p>> {
+    let started = match raced {
+        Raced::Done(Ok(started)) => started,
+        Raced::Done(Err(panic)) => return Err(Undone::Refused(panicked(core, panic))),
+        Raced::Cancelled => return Err(Undone::Cut(starting, cancelled(core))),
+        Raced::Late if batch_is_over(core) => return Err(Undone::Cut(starting, cancelled(core))),
         Raced::Late => {
             core.cancel(CancelCause::Deadline(DeadlineKind::Start));
-            StartError::StartTimeout { provider: core.provider.clone(), after: patience }
+            let (_, after) = start_bound(core);
+            return Err(Undone::Cut(
+                starting,
+                StartError::StartTimeout { provider: core.provider.clone(), after },
+            ));
         }
     };
-    guard.decided = Some(Box::new(cut.clone()));
-    Box::pin(cut_short(guard, core, starting)).await;
-    Err(cut)
+    let cancelled = core.seat.token.is_cancelled().then(|| cancelled(core));
+    let mut child = match (started, cancelled) {
+        (Ok(child), None) => Contained::new(child),
+        (Ok(child), Some(error)) => return Err(Undone::Late(Contained::new(child), error)),
+        (Err(_), Some(error)) | (Err(error), None) => return Err(Undone::Refused(error)),
+    };
+    match catch_unwind(AssertUnwindSafe(|| child.get().is_some_and(|child| child.local_agent().is_some()))) {
+        Ok(local) => Ok((child, local)),
+        Err(panic) => Err(Undone::Late(child, panicked(core, panic))),
+    }
+}
+
+async fn undo(guard: &mut DriverGuard, core: &Arc<RunCore>, undone: Undone<'_>) -> Result<Ready, StartError> {
+    Err(match undone {
+        Undone::Refused(error) => error,
+        Undone::Late(child, error) => {
+            close(guard, core, child).await;
+            error
+        }
+        Undone::Cut(starting, error) => {
+            guard.decided = Some(Box::new(error.clone()));
+            cut_short(guard, core, starting).await;
+            error
+        }
+    })
 }
 
 /// Makes the provider's start, unless the run is cancelled by now.
@@ -238,28 +284,6 @@ fn begin<'p>(
     // Making the future may panic as well: a provider may be written by hand.
     let starting = catch_unwind(AssertUnwindSafe(|| provider.start(context)));
     starting.map(Contained::new).map_err(|panic| panicked(core, panic))
-}
-
-/// What a finished start is worth.
-enum Accepted {
-    Child(Contained<Box<dyn DynChild>>, bool),
-    /// A child that nobody wants any more.
-    Late(Contained<Box<dyn DynChild>>, StartError),
-    None(StartError),
-}
-
-/// Whatever comes out of a start that is cancelled by now, the cancel is what happened.
-fn accept(core: &RunCore, started: Started) -> Accepted {
-    let cancelled = core.seat.token.is_cancelled().then(|| cancelled(core));
-    let mut child = match (started, cancelled) {
-        (Ok(child), None) => Contained::new(child),
-        (Ok(child), Some(error)) => return Accepted::Late(Contained::new(child), error),
-        (Err(_), Some(error)) | (Err(error), None) => return Accepted::None(error),
-    };
-    match catch_unwind(AssertUnwindSafe(|| child.get().is_some_and(|child| child.local_agent().is_some()))) {
-        Ok(local) => Accepted::Child(child, local),
-        Err(panic) => Accepted::Late(child, panicked(core, panic)),
-    }
 }
 
 /// A start that is cut short is told by its token, given the grace, and dropped; a child that comes out of it late is
@@ -288,57 +312,74 @@ fn panicked(core: &RunCore, panic: Panic) -> StartError {
 }
 
 /// Runs the child until it returns, or until it has to be dropped.
-async fn run(core: &Arc<RunCore>, child: &mut Contained<Box<dyn DynChild>>, token: &mut Token) -> Ending {
-    let Some(child) = child.get() else { return Ending::Lost };
-    let context = RunContext::new(core.clone());
-    let mut running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
-        Ok(running) => Contained::new(running),
-        Err(panic) => return Ending::Panicked(message_of(panic)),
-    };
-    let mut grace = None;
-    loop {
-        let published = began(core, Phase::Running);
-        let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
-        let total = total.into_iter().chain(core.until()).min();
-        let idle =
-            core.deadline(|deadlines| deadlines.idle).map(|idle| after(last_sign(core, published), idle));
+#[expect(clippy::manual_async_fn, reason = "as for `drive`")]
+fn run(
+    core: &Arc<RunCore>,
+    child: &mut Contained<Box<dyn DynChild>>,
+    token: &mut Token,
+) -> impl Future<Output = Ending> + Send {
+    async move {
+        let Some(child) = child.get() else { return Ending::Lost };
+        let context = RunContext::new(core.clone());
+        let mut running = match catch_unwind(AssertUnwindSafe(|| child.run(context))) {
+            Ok(running) => Contained::new(running),
+            Err(panic) => return Ending::Panicked(message_of(panic)),
+        };
         // A cancelled run has its grace, whatever else would have ended it.
-        let until = grace.or_else(|| [total, idle].into_iter().flatten().min());
-        let listening = if grace.is_none() { Some(&mut *token) } else { None };
-        match race(core, listening, &mut running, until).await {
-            Raced::Done(Ok(returned)) => break Ending::Returned(returned.map(Arc::new)),
-            Raced::Done(Err(panic)) => break Ending::Panicked(message_of(panic)),
-            Raced::Cancelled => {
-                let patience = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
-                grace = Some(after(Instant::now(), patience));
-            }
-            Raced::Late => {
-                if let Some(cause) = overdue(core, grace, total) {
-                    core.cancel(cause);
-                    break Ending::Cut;
+        let mut grace = None;
+        loop {
+            let until = grace.or_else(|| Bound::of(core).first());
+            let listening = if grace.is_none() { Some(&mut *token) } else { None };
+            match race(core, listening, &mut running, until).await {
+                Raced::Done(Ok(returned)) => break Ending::Returned(returned.map(Arc::new)),
+                Raced::Done(Err(panic)) => break Ending::Panicked(message_of(panic)),
+                Raced::Cancelled => {
+                    let patience = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
+                    grace = Some(after(Instant::now(), patience));
+                }
+                Raced::Late => {
+                    if let Some(cause) = overdue(core, grace) {
+                        core.cancel(cause);
+                        break Ending::Cut;
+                    }
                 }
             }
         }
     }
 }
 
+/// When a published run has to end, by each of its deadlines.
+struct Bound {
+    total: Option<Instant>,
+    idle: Option<Instant>,
+    batch: Option<Instant>,
+}
+
+impl Bound {
+    fn of(core: &RunCore) -> Self {
+        let published = began(core, Phase::Running);
+        let total = core.deadline(|deadlines| deadlines.total).map(|total| after(published, total));
+        let idle = core.deadline(|deadlines| deadlines.idle);
+        let idle = idle.map(|idle| after(last_sign(core, published), idle));
+        Self { total, idle, batch: core.until() }
+    }
+
+    fn first(&self) -> Option<Instant> {
+        [self.total, self.idle, self.batch].into_iter().flatten().min()
+    }
+}
+
 /// Which deadline has passed; none where a sign of life has moved the idle one on since the timer was set.
-fn overdue(core: &RunCore, grace: Option<Instant>, total: Option<Instant>) -> Option<CancelCause> {
+fn overdue(core: &RunCore, grace: Option<Instant>) -> Option<CancelCause> {
     let now = Instant::now();
-    let idle = core.deadline(|deadlines| deadlines.idle);
-    let idle = idle.map(|idle| after(last_sign(core, began(core, Phase::Running)), idle));
     let passed = |at: Option<Instant>| at.is_some_and(|at| at <= now);
     if grace.is_some() {
-        passed(grace).then(|| core.cause_or_inherited())
-    } else if passed(core.until()) {
-        Some(CancelCause::Deadline(DeadlineKind::Batch))
-    } else if passed(total) {
-        Some(CancelCause::Deadline(DeadlineKind::Total))
-    } else if passed(idle) {
-        Some(CancelCause::Deadline(DeadlineKind::Idle))
-    } else {
-        None
+        return passed(grace).then(|| core.cause_or_inherited());
     }
+    let Bound { total, idle, batch } = Bound::of(core);
+    let which = [(batch, DeadlineKind::Batch), (total, DeadlineKind::Total), (idle, DeadlineKind::Idle)];
+    let which = which.into_iter().find(|(at, _)| passed(*at));
+    which.map(|(_, kind)| CancelCause::Deadline(kind))
 }
 
 fn last_sign(core: &RunCore, published: Instant) -> Instant {
@@ -346,33 +387,55 @@ fn last_sign(core: &RunCore, published: Instant) -> Instant {
 }
 
 /// Tears the child down, then waits for what is below it: gone child-first. Bounded; what is left is a fact.
-async fn close(guard: &mut DriverGuard, core: &Arc<RunCore>, child: Contained<Box<dyn DynChild>>) {
-    let Some(child) = child.take() else { return };
-    let patience = core.patience(|deadlines| deadlines.dispose, DISPOSE);
-    let now = if core.state().is_settled() { began(core, Phase::Closing) } else { Instant::now() };
-    let deadline = after(now, patience);
-    guard.open = true;
-    match catch_unwind(AssertUnwindSafe(|| child.close(deadline))) {
-        Err(panic) => core.leaked(format!("its teardown panicked: {}", message_of(panic))),
-        Ok(closing) => {
-            let mut closing = Contained::new(closing);
-            match race(core, None, &mut closing, Some(deadline)).await {
-                Raced::Done(Ok(Closed::Clean)) => {}
-                Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
-                Raced::Done(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
-                Raced::Done(Err(panic)) => {
-                    core.leaked(format!("its teardown panicked: {}", message_of(panic)));
-                }
-                Raced::Cancelled | Raced::Late => {
-                    core.leaked(format!("its teardown took longer than {patience:?}"));
-                }
-            }
+#[expect(clippy::manual_async_fn, reason = "as for `drive`")]
+fn close(
+    guard: &mut DriverGuard,
+    core: &Arc<RunCore>,
+    child: Contained<Box<dyn DynChild>>,
+) -> impl Future<Output = ()> + Send {
+    async move {
+        guard.open = true;
+        let now = if core.state().is_settled() { began(core, Phase::Closing) } else { Instant::now() };
+        let deadline = after(now, dispose_patience(core));
+        if let Some(mut closing) = begin_close(core, child, deadline) {
+            let closed = race(core, None, &mut closing, Some(deadline)).await;
+            judge_close(core, closed);
+        }
+        guard.open = false;
+        if core.seat.children() > 0 {
+            Box::pin(wait_for_children(guard, core)).await;
         }
     }
-    guard.open = false;
-    if core.seat.children() > 0 {
-        Box::pin(wait_for_children(guard, core)).await;
+}
+
+fn dispose_patience(core: &RunCore) -> Duration {
+    core.patience(|deadlines| deadlines.dispose, DISPOSE)
+}
+
+fn begin_close(
+    core: &RunCore,
+    child: Contained<Box<dyn DynChild>>,
+    deadline: Instant,
+) -> Option<Contained<BoxFuture<'static, Closed>>> {
+    let child = child.take()?;
+    let closing = catch_unwind(AssertUnwindSafe(|| child.close(deadline)));
+    closing.map(Contained::new).map_err(|panic| teardown_panicked(core, panic)).ok()
+}
+
+fn judge_close(core: &RunCore, closed: Raced<Closed>) {
+    match closed {
+        Raced::Done(Ok(Closed::Clean)) => {}
+        Raced::Done(Ok(Closed::Leaked(what))) => core.leaked(what),
+        Raced::Done(Ok(_)) => core.leaked("its teardown ended in a way that is not known here"),
+        Raced::Done(Err(panic)) => teardown_panicked(core, panic),
+        Raced::Cancelled | Raced::Late => {
+            core.leaked(format!("its teardown took longer than {:?}", dispose_patience(core)));
+        }
     }
+}
+
+fn teardown_panicked(core: &RunCore, panic: Panic) {
+    core.leaked(format!("its teardown panicked: {}", message_of(panic)));
 }
 
 async fn wait_for_children(guard: &mut DriverGuard, core: &RunCore) {
@@ -390,5 +453,5 @@ async fn wait_for_children(guard: &mut DriverGuard, core: &RunCore) {
 /// How long a run may take from its cancel to its end.
 pub(crate) fn ladder(core: &RunCore) -> Duration {
     let grace = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
-    grace.saturating_add(core.patience(|deadlines| deadlines.dispose, DISPOSE))
+    grace.saturating_add(dispose_patience(core))
 }

@@ -154,7 +154,8 @@ impl Item {
 
 impl NodeSource for RunCore {
     fn render(&self, moment: &Moment) -> Node {
-        tree::run_node_at(self, State::from_bits(moment.state), moment.revision, moment.at)
+        let glance = self.glance_at(State::from_bits(moment.state), moment.revision, moment.at);
+        tree::run_node_of(self, &glance, &self.shared.clock)
     }
 }
 

@@ -3,23 +3,47 @@
 use crate::core::RunCore;
 use std::{
     hash::Hasher,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use subagents_seam::RunId;
 
 /// As many runs share a page, and a page's lock.
 const PAGE: u32 = 1024;
+/// Segment `n` holds `2^n` pages: so many segments hold more pages than there are places.
+const SEGMENTS: usize = 22;
 
+/// So many records a processor can fetch at the same time.
+pub(crate) const AHEAD: usize = 16;
+
+/// Filled when its first run enters.
 type Page = Mutex<Vec<Option<Arc<RunCore>>>>;
 
 /// Entered and left by the registry alone; read by anybody.
 ///
 /// Pages, not a hash map: each run passes in and out once, while a look by id is rare, and a sweep over a map follows a
 /// counted guard per entry, which keeps the processor from fetching ahead. Each record lies in its run's first bytes.
+/// A page never moves, so that to find one takes no lock.
 #[derive(Default)]
 pub(crate) struct Index {
-    pages: RwLock<Vec<Arc<Page>>>,
-    free: Mutex<Vec<u32>>,
+    segments: [OnceLock<Box<[Page]>>; SEGMENTS],
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    /// Left, and to be taken again: the last one first, while its memory is warm.
+    free: Vec<u32>,
+    /// No place from here on was ever taken.
+    end: u32,
+}
+
+impl Places {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
 }
 
 fn whole<T>(lock: Result<T, PoisonError<T>>) -> T {
@@ -29,31 +53,34 @@ fn whole<T>(lock: Result<T, PoisonError<T>>) -> T {
 
 impl Index {
     pub(crate) fn insert(&self, core: &Arc<RunCore>) {
-        let mut free = whole(self.free.lock());
-        if free.is_empty() {
-            let mut pages = whole(self.pages.write());
-            let first = u32::try_from(pages.len()).unwrap_or(u32::MAX).saturating_mul(PAGE);
-            pages.push(Arc::new(Mutex::new(vec![None; PAGE as usize])));
-            free.extend((first..first.saturating_add(PAGE)).rev());
+        let place = whole(self.places.lock()).take();
+        let (page, slot) = self.slot(place);
+        let mut page = whole(page.lock());
+        if page.is_empty() {
+            page.resize(PAGE as usize, None);
         }
-        let Some(place) = free.pop() else { return };
-        drop(free);
-        if let Some((mut page, slot)) =
-            self.slot(place).as_ref().map(|(page, slot)| (whole(page.lock()), *slot))
-        {
-            page[slot] = Some(core.clone());
-        }
+        page[slot] = Some(core.clone());
+        drop(page);
         core.set_place(place);
     }
 
     /// True for whoever took it out.
     pub(crate) fn remove(&self, core: &RunCore) -> bool {
         let Some(place) = core.take_place() else { return false };
-        if let Some((page, slot)) = self.slot(place) {
-            drop(whole(page.lock())[slot].take());
-        }
-        whole(self.free.lock()).push(place);
+        let (page, slot) = self.slot(place);
+        let left = whole(page.lock())[slot].take();
+        drop(left);
+        whole(self.places.lock()).free.push(place);
         true
+    }
+
+    fn slot(&self, place: u32) -> (&Page, usize) {
+        // The first page has the number one: then the highest bit of a number is its segment, and the rest the page.
+        let number = place / PAGE + 1;
+        let segment = number.ilog2();
+        let pages = self.segments[segment as usize]
+            .get_or_init(|| (0..1_u32 << segment).map(|_| Page::default()).collect());
+        (&pages[(number - (1 << segment)) as usize], (place % PAGE) as usize)
     }
 
     /// Looks through the live runs: for a person with an id, not for the path of a run.
@@ -69,10 +96,13 @@ impl Index {
 
     /// Shows every run; one page is locked at a time.
     pub(crate) fn for_each(&self, mut show: impl FnMut(&Arc<RunCore>)) {
-        let pages = whole(self.pages.read()).clone();
-        for page in pages {
-            let page: MutexGuard<'_, _> = whole(page.lock());
-            page.iter().flatten().for_each(&mut show);
+        self.for_some(|some| some.iter().flatten().for_each(&mut show));
+    }
+
+    /// Shows every run, [`AHEAD`] places at a time.
+    pub(crate) fn for_some(&self, mut show: impl FnMut(&[Option<Arc<RunCore>>])) {
+        for page in self.segments.iter().filter_map(OnceLock::get).flatten() {
+            whole(page.lock()).chunks(AHEAD).for_each(&mut show);
         }
     }
 
@@ -81,11 +111,6 @@ impl Index {
         let mut all = Vec::new();
         self.for_each(|core| all.push(core.clone()));
         all
-    }
-
-    fn slot(&self, place: u32) -> Option<(Arc<Page>, usize)> {
-        let (page, slot) = ((place / PAGE) as usize, (place % PAGE) as usize);
-        Some((whole(self.pages.read()).get(page)?.clone(), slot))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use subagents_seam::{ContentBlock, Node, RunId, Timestamp};
+use subagents_seam::{ContentBlock, Node, NodeEnd, RunId, Timestamp};
 
 /// As many bytes of answers are remembered at most.
 const BYTES: usize = 64 << 20;
@@ -20,6 +20,7 @@ pub(crate) struct Kept {
 }
 
 struct Record {
+    /// Without its end where the outcome tells it: most gone nodes are never looked at.
     node: Node,
     outcome: Option<Settled>,
     /// Of its answer.
@@ -47,13 +48,12 @@ impl Kept {
     }
 
     pub(crate) fn push(&self, core: &RunCore) {
-        let (node, outcome) = (tree::run_node(core), core.outcome());
-        let (now, bytes) = (node.since, bytes_of(outcome.as_ref()));
-        let record = Record { node, outcome, bytes };
+        let record = Record::of(core);
+        let now = record.node.since;
         // Dropped outside the lock: each may be the last hold on a large result.
         let _dropped = {
             let mut ring = self.ring();
-            ring.bytes += bytes;
+            ring.bytes += record.bytes;
             ring.records.push_back(record);
             (self.prune(&mut ring, now), ring.strip())
         };
@@ -91,7 +91,7 @@ impl Kept {
     pub(crate) fn nodes(&self, now: Timestamp) -> (Vec<Node>, u64) {
         let mut ring = self.ring();
         let dropped = self.prune(&mut ring, now);
-        let nodes = ring.records.iter().map(|record| record.node.clone()).collect();
+        let nodes = ring.records.iter().map(Record::node).collect();
         let forgotten = ring.forgotten;
         drop(ring);
         drop(dropped);
@@ -112,6 +112,30 @@ impl Kept {
     }
 }
 
+impl Record {
+    fn of(core: &RunCore) -> Self {
+        let glance = core.glance();
+        let mut node = tree::open_node(core, &glance, &core.shared.clock);
+        let outcome = core.stored();
+        if !matches!(outcome, Some(Ok(_))) || core.leak().is_some() {
+            node.end = tree::end(core, glance.state);
+        }
+        let bytes = bytes_of(outcome.as_ref());
+        Self { node, outcome, bytes }
+    }
+
+    fn end(&self) -> Option<Box<NodeEnd>> {
+        let Some(Ok(result)) = &self.outcome else { return None };
+        NodeEnd::new(Some(result.stop_reason.clone()), None, None)
+    }
+
+    fn node(&self) -> Node {
+        let mut node = self.node.clone();
+        node.end = node.end.or_else(|| self.end());
+        node
+    }
+}
+
 impl Ring {
     /// Where the answers are too many bytes, the oldest are forgotten; that the runs were there, and why one failed, is
     /// not.
@@ -122,6 +146,7 @@ impl Ring {
         {
             self.bare += 1;
             if record.bytes > 0 {
+                record.node = record.node();
                 self.bytes -= std::mem::take(&mut record.bytes);
                 answers.extend(record.outcome.take());
             }
@@ -170,7 +195,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::sync::Arc;
-    use subagents_seam::{Content, Diagnostic, NodeId, NodeKind, SubagentResult};
+    use subagents_seam::{Content, Diagnostic, NodeId, NodeKind, StopReason, SubagentResult};
 
     fn pushed(kept: &Kept, result: SubagentResult) -> RunId {
         let id = RunId::mint(1, 1, kept.pushed());
@@ -201,6 +226,9 @@ mod tests {
         assert!(kept.outcome(large, now).is_none() && kept.outcome(larger, now).is_none());
         let (nodes, forgotten) = kept.nodes(now);
         assert_eq!((nodes.len(), forgotten), (4, 0));
+        let reasons: Vec<_> = nodes.iter().map(|node| node.end.as_ref()?.stop_reason.clone()).collect();
+        let completed = Some(StopReason::Completed);
+        assert_eq!(reasons, [Some(StopReason::Error), completed.clone(), completed.clone(), completed]);
         for _ in 0..8 {
             let _ = pushed(&kept, SubagentResult::completed("small"));
         }

@@ -25,22 +25,27 @@ pub(crate) enum Raced<T> {
     Late,
 }
 
+/// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in this
+/// order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
+///
+/// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
+#[must_use = "futures do nothing unless awaited"]
+pub(crate) struct Race<'a, 'w, T> {
+    core: &'a Arc<RunCore>,
+    token: Option<&'a mut Token>,
+    work: &'a mut Contained<BoxFuture<'w, T>>,
+    until: Option<Instant>,
+    /// Whether the run is seen starting as soon as the work turns out to take time.
+    admits: bool,
+    /// Made when the work is not done at once: what is, carries nothing of this along.
+    waits: Option<Pin<Box<Waits<'a>>>>,
+}
+
 pin_project! {
-    /// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in
-    /// this order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
-    ///
-    /// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
-    #[must_use = "futures do nothing unless awaited"]
-    pub(crate) struct Race<'a, 'w, T> {
-        core: &'a Arc<RunCore>,
-        token: Option<&'a mut Token>,
-        work: &'a mut Contained<BoxFuture<'w, T>>,
-        until: Option<Instant>,
+    /// What a race waits for beside its work.
+    struct Waits<'a> {
         #[pin]
-        cancelled: WaitForCancellationFuture<'a>,
-        // Whether the run is seen starting as soon as the work turns out to take time.
-        admits: bool,
-        // Made when the work is not done at once: most deadlines are never armed.
+        cancelled: Option<WaitForCancellationFuture<'a>>,
         #[pin]
         timer: Option<Sleep>,
     }
@@ -53,14 +58,25 @@ pub(crate) fn race<'a, 'w, T>(
     work: &'a mut Contained<BoxFuture<'w, T>>,
     until: Option<Instant>,
 ) -> Race<'a, 'w, T> {
-    Race { core, token, work, until, cancelled: core.seat.token.cancelled(), admits: false, timer: None }
+    Race { core, token, work, until, admits: false, waits: None }
 }
 
-impl<T> Race<'_, '_, T> {
+impl<'a, T> Race<'a, '_, T> {
     /// Shows the run as starting as soon as the work turns out to take time.
     pub(crate) fn admitting(mut self) -> Self {
         self.admits = true;
         self
+    }
+
+    fn waits(&mut self) -> Pin<&mut Waits<'a>> {
+        let (core, listens, until) = (self.core, self.token.is_some(), self.until);
+        let make = || {
+            Box::pin(Waits {
+                cancelled: listens.then(|| core.seat.token.cancelled()),
+                timer: until.map(sleep_until),
+            })
+        };
+        self.waits.get_or_insert_with(make).as_mut()
     }
 }
 
@@ -68,32 +84,29 @@ impl<T> Future for Race<'_, '_, T> {
     type Output = Raced<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Raced<T>> {
-        let mut this = self.project();
+        let this = self.get_mut();
         let Some(work) = this.work.get() else { return Poll::Pending };
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
             Ok(Poll::Ready(done)) => return Poll::Ready(Raced::Done(Ok(done))),
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
         }
-        if std::mem::take(this.admits) {
+        if std::mem::take(&mut this.admits) {
             this.core.admit();
         }
-        if let Some(token) = this.token {
-            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
-                this.core.cancel(CancelCause::Token);
-            }
-            if this.cancelled.as_mut().poll(cx).is_ready() {
-                this.core.cause_or_inherited();
-                return Poll::Ready(Raced::Cancelled);
-            }
+        if let Some(Some(token)) = &mut this.token
+            && token.as_mut().poll(cx).is_ready()
+        {
+            this.core.cancel(CancelCause::Token);
         }
-        if let Some(until) = *this.until {
-            if this.timer.is_none() {
-                this.timer.set(Some(sleep_until(until)));
-            }
-            if this.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
-                return Poll::Ready(Raced::Late);
-            }
+        let core = this.core;
+        let waits = this.waits().project();
+        if waits.cancelled.as_pin_mut().is_some_and(|cancelled| cancelled.poll(cx).is_ready()) {
+            core.cause_or_inherited();
+            return Poll::Ready(Raced::Cancelled);
+        }
+        if waits.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
+            return Poll::Ready(Raced::Late);
         }
         Poll::Pending
     }

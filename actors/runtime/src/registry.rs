@@ -10,7 +10,7 @@ use crate::{
     settlement::Ending,
     shared::{Shared, Standing},
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc};
 use subagents_seam::{CancelCause, RunId, StartError};
 use tokio::sync::oneshot;
@@ -121,7 +121,16 @@ impl Registry {
     ) -> Result<(), ActorProcessingErr> {
         let _alarm = Alarm(&self.shared);
         match message {
-            RegistryMessage::Start(start) => self.start(&myself, start, state).await,
+            // Awaited here, not in a function of its own: the future of a start is large, and would be moved once more.
+            RegistryMessage::Start(start) => {
+                if let Some(actor) = self.admit(start, state) {
+                    let run = actor.run();
+                    if let Err(error) = RunActor::spawn_linked(None, actor, (), myself.get_cell()).await {
+                        // Its guard has rejected the start and taken the run out.
+                        tracing::error!(%run, %error, "a run actor did not start");
+                    }
+                }
+            }
             RegistryMessage::Leave(run) => Self::leave(run, state),
             RegistryMessage::Close => state.closing = true,
             RegistryMessage::KillAll => {
@@ -153,11 +162,13 @@ impl Registry {
 }
 
 impl Registry {
-    async fn start(&self, myself: &ActorRef<RegistryMessage>, start: Start, state: &mut State) {
+    /// The actor of a start that is let in; the others are answered here.
+    fn admit(&self, start: Start, state: &mut State) -> Option<RunActor> {
         let Start { core, lane, mut assignment } = start;
-        let Some(core) = core.arrived() else { return };
+        let core = core.arrived()?;
         if self.shared.standing() != Standing::Open {
-            return refuse(&core, assignment.reply, StartError::Draining);
+            refuse(&core, assignment.reply, StartError::Draining);
+            return None;
         }
         match state.admission.submit(core.id(), lane, core.parent.lender()) {
             Submission::Free => {}
@@ -170,18 +181,15 @@ impl Registry {
                 core.set_ticket(ticket);
             }
             Submission::Full { queued, active } => {
-                return refuse(&core, assignment.reply, StartError::QueueFull { queued, active });
+                refuse(&core, assignment.reply, StartError::QueueFull { queued, active });
+                return None;
             }
         }
         self.shared.enter(&core);
         if core.ticket().is_some() {
             core.announce();
         }
-        let actor = RunActor::new(core.clone(), assignment);
-        if let Err(error) = RunActor::spawn_linked(None, actor, (), myself.get_cell()).await {
-            // Its guard has rejected the start and taken the run out.
-            tracing::error!(run = %core.id(), %error, "a run actor did not start");
-        }
+        Some(RunActor::new(core, assignment))
     }
 
     fn leave(run: RunId, state: &mut State) {

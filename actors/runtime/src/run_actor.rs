@@ -8,7 +8,7 @@ use crate::{
 };
 use ractor::{ActorProcessingErr, ActorRef};
 use std::sync::{Arc, Mutex, PoisonError};
-use subagents_seam::CancelCause;
+use subagents_seam::{CancelCause, RunId};
 use tokio::{sync::oneshot, task::JoinHandle};
 use tracing::Instrument;
 
@@ -35,6 +35,10 @@ enum Work {
 impl RunActor {
     pub(crate) fn new(core: Arc<RunCore>, assignment: Box<Assignment>) -> Self {
         Self { core, work: Mutex::new(Work::Assigned(assignment)) }
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.core.id()
     }
 }
 

@@ -181,7 +181,8 @@ impl Shared {
     pub(crate) fn one_less(&self) {
         if self.live.fetch_sub(1, AcqRel) == 1 {
             match self.standing() {
-                Standing::Open => {}
+                // Nobody waits for this before the service drains, and then they look first.
+                Standing::Open => return,
                 // The registry waits for the last one.
                 Standing::Draining => {
                     self.tell(RegistryMessage::Close);

@@ -1,14 +1,17 @@
 //! From the records to the nodes that people see. Looking reads the index and never goes through an actor.
 
 use crate::{
-    core::RunCore,
+    clock::Clock,
+    core::{Glance, RunCore},
     events::Item,
+    index::AHEAD,
     progress::{Live, Process},
     run::State,
     seat::RootCore,
     shared::{Shared, Standing},
 };
 use std::{
+    array,
     collections::HashSet,
     sync::{Arc, atomic::Ordering::Acquire},
 };
@@ -23,20 +26,28 @@ pub(crate) fn snapshot(shared: &Shared) -> Tree {
     let pushed = shared.kept.pushed();
     // Gone, and perhaps not among the gone ones yet.
     let mut leaving = Vec::new();
-    shared.runs.for_each(|core| {
-        let (state, revision) = core.look();
-        // One without a revision is on its way in and was announced to nobody.
-        if revision == 0 {
-            return;
-        }
-        if state.phase() == Phase::Gone {
-            leaving.push(core.clone());
-            return;
-        }
-        queued |= state.phase() == Phase::Queued;
-        nodes.push(run_node_at(core, state, revision, core.since(state.phase())));
-        if let Some(process) = core.live().and_then(Live::process) {
-            nodes.push(process_node(core, &process));
+    shared.runs.for_some(|some| {
+        let glances: [_; AHEAD] = array::from_fn(|n| some.get(n)?.as_deref().map(RunCore::glance));
+        for (core, glance) in some.iter().zip(glances) {
+            let (Some(core), Some(glance)) = (core, glance) else { continue };
+            // One without a revision is on its way in and was announced to nobody.
+            if glance.revision == 0 {
+                continue;
+            }
+            let phase = glance.state.phase();
+            if phase == Phase::Gone {
+                leaving.push(core.clone());
+                continue;
+            }
+            queued |= phase == Phase::Queued;
+            nodes.push(blank_node(core));
+            if let Some(node) = nodes.last_mut() {
+                fill(node, core, &glance, &shared.clock);
+                node.end = end(core, glance.state);
+            }
+            if let Some(process) = core.live().and_then(Live::process) {
+                nodes.push(process_node(core, &process));
+            }
         }
     });
     let now = shared.clock.stamp(now);
@@ -86,56 +97,79 @@ pub(crate) fn root_node(root: &RootCore, revision: u64) -> Node {
 }
 
 pub(crate) fn run_node(core: &RunCore) -> Node {
-    let (state, revision) = core.look();
-    run_node_at(core, state, revision, core.since(state.phase()))
+    run_node_of(core, &core.glance(), &core.shared.clock)
 }
 
 /// The record of a run as of one state of it.
-pub(crate) fn run_node_at(core: &RunCore, state: State, revision: u64, since: u64) -> Node {
-    let clock = &core.shared.clock;
+pub(crate) fn run_node_of(core: &RunCore, glance: &Glance, clock: &Clock) -> Node {
+    let mut node = open_node(core, glance, clock);
+    node.end = end(core, glance.state);
+    node
+}
+
+/// How a run ended, if it has in this state.
+pub(crate) fn end(core: &RunCore, state: State) -> Option<Box<NodeEnd>> {
+    if !state.is_settled() {
+        return None;
+    }
+    // An error of the wait is told as `error`.
+    let stop_reason =
+        state.is_published().then(|| core.result().map_or(StopReason::Error, |it| it.stop_reason.clone()));
+    let leaked = if state.phase() == Phase::Gone { core.leak().cloned() } else { None };
+    NodeEnd::new(stop_reason, core.rejection().map(Into::into), leaked)
+}
+
+fn blank_node(core: &RunCore) -> Node {
+    Node::new(core.id().into(), Some(core.above()), NodeKind::Run)
+}
+
+/// The record of a run but for its end.
+pub(crate) fn open_node(core: &RunCore, glance: &Glance, clock: &Clock) -> Node {
+    let mut node = blank_node(core);
+    fill(&mut node, core, glance, clock);
+    node
+}
+
+/// Makes a blank node the record of a run, but for its end. In place: a node is large, and a tree has many.
+fn fill(node: &mut Node, core: &RunCore, glance: &Glance, clock: &Clock) {
+    let Glance { state, revision, since, created, last_sign, labelled, borrowed, depth } = *glance;
     let phase = state.phase();
-    let mut node = Node::new(core.id().into(), Some(core.above()), NodeKind::Run);
-    node.depth = core.seat.depth;
-    node.label.clone_from(&core.label);
+    node.depth = depth;
+    if labelled && let Some(label) = &core.label {
+        node.label = Some(label.clone());
+    }
     node.provider = Some(core.provider.clone());
     node.agent = Some(core.seat.agent);
     node.phase = phase;
     node.since = clock.stamp(since);
-    node.created = clock.stamp(core.since(Phase::Queued));
+    node.created = clock.stamp(created);
     node.revision = revision;
-    node.last_progress = core.last_sign().map(|at| clock.stamp(at));
+    node.last_progress = last_sign.map(|at| clock.stamp(at));
     let live = core.live();
     node.usage = live.and_then(Live::usage);
-    let mut wait_since = since;
+    let mut wait_since = node.since;
     node.wait = match phase {
         Phase::Queued => core.ticket().map(Wait::Slot),
         Phase::Starting => Some(Wait::Start),
         Phase::Closing => Some(Wait::Close),
         Phase::Running => Some(match live.and_then(Live::wait) {
             Some((wait, at)) => {
-                wait_since = at;
+                wait_since = clock.stamp(at);
                 wait
             }
             None => Wait::Child,
         }),
         Phase::Gone | _ => None,
     };
-    node.wait_since = node.wait.is_some().then(|| clock.stamp(wait_since));
+    node.wait_since = node.wait.is_some().then_some(wait_since);
     if phase > Phase::Queued {
-        node.borrowed = core.is_borrowed();
+        node.borrowed = borrowed;
     }
-    if state.is_settled() {
-        // An error of the wait is told as `error`.
-        let stop_reason = state
-            .is_published()
-            .then(|| core.result().map_or(StopReason::Error, |it| it.stop_reason.clone()));
-        let leaked = if phase == Phase::Gone { core.leak().cloned() } else { None };
-        node.end = NodeEnd::new(stop_reason, core.rejection().map(Into::into), leaked);
-        if let Some(usage) = core.result().and_then(|result| result.usage.as_ref()) {
-            node.usage = Some(usage.clone());
-        }
+    if state.is_settled()
+        && let Some(usage) = core.result().and_then(|result| result.usage.as_ref())
+    {
+        node.usage = Some(usage.clone());
     }
-    node
 }
 
 fn process_node(core: &RunCore, process: &Process) -> Node {
