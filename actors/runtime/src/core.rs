@@ -33,7 +33,7 @@ use subagents_seam::{
 use tokio::sync::oneshot;
 
 /// What a caller of a start is told.
-pub(crate) type StartReply = oneshot::Sender<Result<crate::SubagentRun, StartError>>;
+pub(crate) type StartReply = oneshot::Sender<Result<(), StartError>>;
 
 /// In the order of use: a sweep over the tree reads the first bytes of each, and nothing else of most.
 #[repr(C)]
@@ -57,6 +57,8 @@ pub(crate) struct RunCore {
     /// Whether it holds, borrows or waits for a slot.
     limited: Flag,
     killed: Flag,
+    /// Its `Ended` is on the channel.
+    told: Flag,
     blank_is_fine: bool,
     place: AtomicU32,
     pub(crate) seat: Seat,
@@ -146,6 +148,7 @@ impl RunCore {
             taken_out: Flag::default(),
             limited: Flag::default(),
             killed: Flag::default(),
+            told: Flag::default(),
             blank_is_fine,
             place: AtomicU32::new(NO_PLACE),
             seat,
@@ -255,7 +258,7 @@ impl RunCore {
 
     /// The outcome, once its `Ended` is on the channel: both happen under the lock.
     pub(crate) fn outcome(&self) -> Option<Settled> {
-        let _locked = self.outcome.get().is_some().then(|| self.waiting());
+        let _locked = (self.outcome.get().is_some() && !self.told.is_up()).then(|| self.waiting());
         self.stored()
     }
 
@@ -331,14 +334,15 @@ impl RunCore {
     // ---- facts
 
     /// Feeds one fact to the state machine, under the run's lock, and says what followed.
-    fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> Effect {
+    /// The lock is the caller's, for what goes with the fact.
+    fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> (Effect, WaitingGuard<'_>) {
         // The end of the driver is rarely the end of the run: it needs no time of its own.
         let read = (!matches!(input, Input::DriverDone { .. })).then(|| self.shared.clock.now());
         let guard = self.waiting();
         let before = self.state();
         let (state, effect) = run::step(before, input);
         if state == before {
-            return effect;
+            return (effect, guard);
         }
         if effect == Effect::Ended
             && let Some(outcome) = outcome
@@ -351,12 +355,12 @@ impl RunCore {
             // A flag of the machine itself: nothing that anybody sees changed.
             let (_, revision) = self.look();
             self.record.store(pack(state, revision), Release);
-            return effect;
+            return (effect, guard);
         }
         let at = read.unwrap_or_else(|| self.shared.clock.now());
         self.since[phase as usize].store(at, Release);
         self.tell(state, effect, at, &guard);
-        effect
+        (effect, guard)
     }
 
     /// Stores a state with a revision of its own and sends it.
@@ -369,6 +373,9 @@ impl RunCore {
             scoped.send(item());
         }
         channel.send(item);
+        if effect == Effect::Ended {
+            self.told.set(true);
+        }
         self.tell_process(locked);
     }
 
@@ -408,13 +415,13 @@ impl RunCore {
 
     /// It has its slot, or needs none. A start that is ready at once is never told: it goes straight to running.
     pub(crate) fn admit(self: &Arc<Self>) {
-        self.feed(Input::Admitted, None);
+        let _ = self.feed(Input::Admitted, None);
     }
 
     /// The publication boundary: false where the run is over already.
     pub(crate) fn publish(self: &Arc<Self>, local: bool) -> bool {
         self.local.set(local);
-        self.feed(Input::Published, None) == Effect::Started
+        self.feed(Input::Published, None).0 == Effect::Started
     }
 
     /// Settles the run, once. Whoever comes second changes nothing.
@@ -424,12 +431,14 @@ impl RunCore {
         }
         let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
         let outcome = conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown());
-        let effect = self.feed(Input::Settled, Some(outcome));
+        let (effect, mut waiting) = self.feed(Input::Settled, Some(outcome));
+        let waiters = waiting.callers.as_deref_mut().map(|callers| std::mem::take(&mut callers.settled));
+        drop(waiting);
         // The end of a run cancels what is below it, and nothing more starts there.
         self.seat.end();
         self.seat.token.cancel();
         if effect == Effect::Ended {
-            for waiter in self.waiting().take(|callers| std::mem::take(&mut callers.settled)) {
+            for waiter in waiters.unwrap_or_default() {
                 if let Some(outcome) = self.stored() {
                     let _ = waiter.send(outcome);
                 }
@@ -444,16 +453,20 @@ impl RunCore {
     pub(crate) fn reject(self: &Arc<Self>, reply: StartReply, error: StartError) {
         let _ = self.rejection.set(error.code());
         self.waiting().callers.get_or_insert_default().rejected = Some((reply, error));
-        self.feed(Input::Settled, None);
+        let _ = self.feed(Input::Settled, None);
         self.seat.end();
         self.seat.token.cancel();
     }
 
-    /// The driver's task is gone. `abandons` says that it gave up waiting for the runs below.
-    pub(crate) fn driver_done(self: &Arc<Self>, abandons: bool) {
+    /// The driver's task is gone. `abandons` says that it gave up waiting for the runs below. Returns the actor, which has
+    /// nothing left to do.
+    pub(crate) fn driver_done(self: &Arc<Self>, abandons: bool) -> Option<ActorRef<RunMessage>> {
         // Nothing can start below any more: the seat ended with the settlement.
         let childless = abandons || self.seat.children() == 0;
-        if self.feed(Input::DriverDone { childless }, None) == Effect::Gone {
+        let (effect, mut waiting) = self.feed(Input::DriverDone { childless }, None);
+        let actor = waiting.actor.take();
+        drop(waiting);
+        if effect == Effect::Gone {
             self.farewell();
         } else if !childless && self.seat.children() == 0 {
             // The last one left in between, and may have been too early to finish this run.
@@ -461,10 +474,13 @@ impl RunCore {
                 gone.farewell();
             }
         }
+        actor
     }
 
     pub(crate) fn actor_done(self: &Arc<Self>) {
-        if self.feed(Input::ActorDone, None) == Effect::Gone {
+        // Not in the condition: the lock would be held to its end.
+        let (effect, _) = self.feed(Input::ActorDone, None);
+        if effect == Effect::Gone {
             self.farewell();
         }
     }
@@ -473,7 +489,7 @@ impl RunCore {
     pub(crate) fn childless(self: &Arc<Self>) -> Option<Arc<Self>> {
         // Looked at after the end, when nothing starts below any more: before it, another may have sat down.
         let childless = self.seat.is_ended() && self.seat.children() == 0;
-        let gone = childless && self.feed(Input::Childless, None) == Effect::Gone;
+        let gone = childless && self.feed(Input::Childless, None).0 == Effect::Gone;
         gone.then(|| self.clone())
     }
 
@@ -563,11 +579,6 @@ impl RunCore {
         self.waiting().actor = Some(actor);
     }
 
-    /// The actor, for whoever ends it: nothing is left for it to do.
-    pub(crate) fn take_actor(&self) -> Option<ActorRef<RunMessage>> {
-        self.waiting().actor.take()
-    }
-
     pub(crate) fn actor(&self) -> Option<ActorRef<RunMessage>> {
         self.waiting().actor.clone()
     }
@@ -613,12 +624,6 @@ impl RunCore {
 }
 
 struct WaitingGuard<'a>(MutexGuard<'a, Waiting>);
-
-impl WaitingGuard<'_> {
-    fn take<T: Default>(mut self, take: impl FnOnce(&mut Callers) -> T) -> T {
-        self.0.callers.as_deref_mut().map(take).unwrap_or_default()
-    }
-}
 
 impl std::ops::Deref for WaitingGuard<'_> {
     type Target = Waiting;

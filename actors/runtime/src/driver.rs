@@ -6,7 +6,6 @@
 use crate::race::{Contained, Panic, Raced, Token, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
-    handle::SubagentRun,
     settlement::Ending,
     shared::Standing,
 };
@@ -72,8 +71,7 @@ impl Drop for DriverGuard {
                 None => core.settle(Ending::Lost),
             }
         }
-        core.driver_done(self.abandons);
-        if let Some(actor) = core.take_actor() {
+        if let Some(actor) = core.driver_done(self.abandons) {
             actor.stop(None);
         }
     }
@@ -119,8 +117,8 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
         };
         if core.publish(local) {
             if let Some(reply) = guard.reply.take() {
-                // A caller that left drops the handle, and that cancels the run.
-                drop(reply.send(Ok(SubagentRun::new(core.clone()))));
+                // A caller that left has cancelled the run by that.
+                let _ = reply.send(Ok(()));
             }
             let ending = run(&core, &mut child, &mut token).await;
             core.settle(ending);

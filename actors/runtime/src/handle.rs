@@ -31,7 +31,7 @@ pub struct Starting {
 
 enum Pending {
     Refused(Option<StartError>),
-    Asked { core: Option<Arc<RunCore>>, reply: oneshot::Receiver<Result<SubagentRun, StartError>> },
+    Asked { core: Option<Arc<RunCore>>, reply: oneshot::Receiver<Result<(), StartError>> },
 }
 
 impl Starting {
@@ -39,10 +39,7 @@ impl Starting {
         Self { id, pending: Pending::Refused(Some(error)) }
     }
 
-    pub(crate) fn asked(
-        core: Arc<RunCore>,
-        reply: oneshot::Receiver<Result<SubagentRun, StartError>>,
-    ) -> Self {
+    pub(crate) fn asked(core: Arc<RunCore>, reply: oneshot::Receiver<Result<(), StartError>>) -> Self {
         Self { id: core.id(), pending: Pending::Asked { core: Some(core), reply } }
     }
 
@@ -93,14 +90,19 @@ impl Future for StartFuture {
             Pending::Refused(error) => Poll::Ready(Err(error.take().unwrap_or(StartError::ServiceFailed))),
             Pending::Asked { core, reply } => {
                 let answer = ready!(Pin::new(reply).poll(cx));
-                let standing = core.take().map(|core| core.shared.standing());
-                Poll::Ready(answer.unwrap_or_else(|_| {
+                // From here on the run is the handle's, and not this guard's any more.
+                let core = core.take();
+                Poll::Ready(match (answer, core) {
+                    (Ok(Ok(())), Some(core)) => Ok(SubagentRun::new(core)),
+                    (Ok(Err(error)), _) => Err(error),
                     // The registry went without an answer.
-                    Err(match standing {
-                        Some(Standing::Draining | Standing::Closed) => StartError::Draining,
-                        _ => StartError::ServiceFailed,
-                    })
-                }))
+                    (Err(_), Some(core))
+                        if matches!(core.shared.standing(), Standing::Draining | Standing::Closed) =>
+                    {
+                        Err(StartError::Draining)
+                    }
+                    (Err(_) | Ok(Ok(())), _) => Err(StartError::ServiceFailed),
+                })
             }
         }
     }
