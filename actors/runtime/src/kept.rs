@@ -27,6 +27,9 @@ struct Record {
     bytes: usize,
 }
 
+/// What a forgotten record still held.
+struct Forgotten(#[expect(dead_code, reason = "held to be dropped")] Option<Settled>);
+
 #[derive(Default)]
 struct Ring {
     /// Records, not runs: a run's own memory is best freed while it is warm.
@@ -48,37 +51,41 @@ impl Kept {
     }
 
     pub(crate) fn push(&self, core: &RunCore) {
-        let record = Record::of(core);
-        let now = record.node.since;
+        let (glance, outcome) = (core.glance(), core.stored());
+        let bytes = bytes_of(outcome.as_ref());
+        let told = matches!(outcome, Some(Ok(_))) && core.leak().is_none();
+        let end = if told { None } else { tree::end(core, glance.state) };
         // Dropped outside the lock: each may be the last hold on a large result.
         let _dropped = {
             let mut ring = self.ring();
-            ring.bytes += record.bytes;
-            ring.records.push_back(record);
+            ring.bytes += bytes;
+            ring.records.push_back(Record { node: tree::blank_node(core), outcome, bytes });
+            // In place, as in a copy of the tree.
+            let Some(Record { node, .. }) = ring.records.back_mut() else { return };
+            tree::fill(node, core, &glance, &core.shared.clock);
+            node.end = end;
+            let now = node.since;
             (self.prune(&mut ring, now), ring.strip())
         };
     }
 
     /// Takes out what is too much or too old; the oldest first. Nearly always it is one.
-    fn prune(&self, ring: &mut Ring, now: Timestamp) -> (Option<Record>, Vec<Record>) {
-        let first = self.take_excess(ring, now);
-        let mut rest = Vec::new();
-        if first.is_some() {
-            rest.extend(std::iter::from_fn(|| self.take_excess(ring, now)));
-        }
-        (first, rest)
+    fn prune(&self, ring: &mut Ring, now: Timestamp) -> (Forgotten, Vec<Forgotten>) {
+        let Some(first) = self.take_excess(ring, now) else { return (Forgotten(None), Vec::new()) };
+        (first, std::iter::from_fn(|| self.take_excess(ring, now)).collect())
     }
 
-    fn take_excess(&self, ring: &mut Ring, now: Timestamp) -> Option<Record> {
+    /// Forgets the oldest, if it is one too many or too old.
+    fn take_excess(&self, ring: &mut Ring, now: Timestamp) -> Option<Forgotten> {
         let oldest = ring.records.front()?;
         if ring.records.len() <= self.most && oldest.node.since.until(now) <= self.age {
             return None;
         }
-        let record = ring.records.pop_front()?;
-        ring.bytes -= record.bytes;
+        let Record { outcome, bytes, .. } = ring.records.pop_front()?;
+        ring.bytes -= bytes;
         ring.bare = ring.bare.saturating_sub(1);
         ring.forgotten += 1;
-        Some(record)
+        Some(Forgotten(outcome))
     }
 
     /// How many were ever pushed.
@@ -113,17 +120,6 @@ impl Kept {
 }
 
 impl Record {
-    fn of(core: &RunCore) -> Self {
-        let glance = core.glance();
-        let mut node = tree::open_node(core, &glance, &core.shared.clock);
-        let outcome = core.stored();
-        if !matches!(outcome, Some(Ok(_))) || core.leak().is_some() {
-            node.end = tree::end(core, glance.state);
-        }
-        let bytes = bytes_of(outcome.as_ref());
-        Self { node, outcome, bytes }
-    }
-
     fn end(&self) -> Option<Box<NodeEnd>> {
         let Some(Ok(result)) = &self.outcome else { return None };
         NodeEnd::new(Some(result.stop_reason.clone()), None, None)

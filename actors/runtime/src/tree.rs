@@ -102,7 +102,8 @@ pub(crate) fn run_node(core: &RunCore) -> Node {
 
 /// The record of a run as of one state of it.
 pub(crate) fn run_node_of(core: &RunCore, glance: &Glance, clock: &Clock) -> Node {
-    let mut node = open_node(core, glance, clock);
+    let mut node = blank_node(core);
+    fill(&mut node, core, glance, clock);
     node.end = end(core, glance.state);
     node
 }
@@ -119,19 +120,13 @@ pub(crate) fn end(core: &RunCore, state: State) -> Option<Box<NodeEnd>> {
     NodeEnd::new(stop_reason, core.rejection().map(Into::into), leaked)
 }
 
-fn blank_node(core: &RunCore) -> Node {
+/// To be [filled](fill).
+pub(crate) fn blank_node(core: &RunCore) -> Node {
     Node::new(core.id().into(), Some(core.above()), NodeKind::Run)
 }
 
-/// The record of a run but for its end.
-pub(crate) fn open_node(core: &RunCore, glance: &Glance, clock: &Clock) -> Node {
-    let mut node = blank_node(core);
-    fill(&mut node, core, glance, clock);
-    node
-}
-
 /// Makes a blank node the record of a run, but for its end. In place: a node is large, and a tree has many.
-fn fill(node: &mut Node, core: &RunCore, glance: &Glance, clock: &Clock) {
+pub(crate) fn fill(node: &mut Node, core: &RunCore, glance: &Glance, clock: &Clock) {
     let Glance { state, revision, since, created, last_sign, labelled, borrowed, depth } = *glance;
     let phase = state.phase();
     node.depth = depth;
