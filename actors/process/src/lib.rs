@@ -29,8 +29,8 @@
 //!
 //! - It has **no effect on the host process**: no signal handler of its own, no `SIGCHLD`, no `waitpid(-1)`, no
 //!   subreaper, no global, no change of the environment. One thing comes from tokio: when a `Process` is dropped
-//!   while its child is still dying, tokio reaps the orphan, and registers a `SIGCHLD` listener to do so. A
-//!   `Process` that was terminated, or whose child had exited, never gets there.
+//!   while its child is still dying and the runtime that it was started in is gone, tokio reaps the orphan, and
+//!   registers a `SIGCHLD` listener to do so.
 //! - A descendant that leaves the process group (`setsid`, a daemon) is **not found**: this version signals the
 //!   group and nothing else.
 //! - A host that dies of `SIGKILL` leaves its children running; they read the end of their stdin, no more.

@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::process::Child;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::command::Command;
@@ -26,9 +28,9 @@ use crate::teardown::Teardown;
 /// # Drop
 ///
 /// Dropping it sends `SIGKILL` to the whole group, at once, unless the group is known to be gone. The drop does
-/// not block, spawn or panic, inside or outside a runtime; the exit is not waited for. tokio reaps the child as
-/// long as any runtime with an I/O driver lives. To end a child in order, and to know that it is gone, call
-/// [`terminate`](Self::terminate).
+/// not block or panic, inside or outside a runtime; the exit is not waited for. A task on the runtime that the child
+/// was started in reaps it as soon as it is dead; where that runtime is gone, tokio does, as long as any other with an
+/// I/O driver lives. To end a child in order, and to know that it is gone, call [`terminate`](Self::terminate).
 ///
 /// # Zombies
 ///
@@ -36,14 +38,17 @@ use crate::teardown::Teardown;
 /// cannot be given to a stranger while we may still signal it. Do not keep a `Process` for its exit's sake.
 #[derive(Debug)]
 pub struct Process {
-    pub(crate) child: Child,
+    /// Taken by the drop alone.
+    child: Option<Child>,
     pub(crate) group: Group,
     pub(crate) exit: OnceLock<Exit>,
     pub(crate) stdout: Option<Stdout>,
     pub(crate) input: SharedPipe,
     pub(crate) teardown: Option<Teardown>,
     id: u32,
-    watch: ExitWatch,
+    watch: Arc<ExitWatch>,
+    /// Where it was started.
+    runtime: Handle,
     stdin: Option<Stdin>,
     stderr: StderrTail,
     /// Reads stderr; a drop of the set ends it.
@@ -58,9 +63,9 @@ impl Process {
         environment: &BTreeMap<OsString, OsString>,
     ) -> Result<Self, SpawnError> {
         let failed = |source| SpawnError::SpawnFailed { program: file.to_owned(), source };
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(failed(io::Error::other("there is no tokio runtime here to watch over the child")));
-        }
+        let runtime = Handle::try_current().map_err(|_| {
+            failed(io::Error::other("there is no tokio runtime here to watch over the child"))
+        })?;
         #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
         let mut builder = tokio::process::Command::new(file);
         builder
@@ -91,7 +96,7 @@ impl Process {
         let input = SharedPipe::new(child.stdin.take());
         tracing::debug!(pid = id, program = %file.display(), "started a child process");
         Ok(Self {
-            child,
+            child: Some(child),
             group: Group::new(pid),
             exit: OnceLock::new(),
             stdout: Some(Stdout::new(stdout)),
@@ -99,7 +104,8 @@ impl Process {
             input,
             teardown: None,
             id,
-            watch: ExitWatch::new(pid),
+            watch: Arc::new(ExitWatch::new(pid)),
+            runtime,
             stderr,
             _drain: tasks,
         })
@@ -154,9 +160,11 @@ impl Process {
 
     /// Reaps the child, once its exit is known.
     pub(crate) fn reap(&mut self) {
-        if self.exit().is_some() {
+        if self.exit().is_some()
+            && let Some(child) = &mut self.child
+        {
             // An error says that somebody else has reaped it.
-            let _ = self.child.try_wait();
+            let _ = child.try_wait();
         }
     }
 }
@@ -172,5 +180,23 @@ impl Drop for Process {
             self.kill();
         }
         self.reap();
+        if self.exit().is_none()
+            && let Some(child) = self.child.take()
+        {
+            let watch = self.watch.clone();
+            // The task owns the child, and the kernel's kill is its end. On a runtime that is gone it is dropped at once.
+            drop(self.runtime.spawn(reap_when_dead(child, watch)));
+        }
     }
+}
+
+/// A killed child that does not die for so long waits in the kernel.
+const DYING: Duration = Duration::from_mins(1);
+
+/// Not left to tokio's queue of orphans, which is looked at when a `SIGCHLD` comes: a child that dies on its way into the
+/// queue stays a zombie until another child ends, which may be never.
+async fn reap_when_dead(mut child: Child, watch: Arc<ExitWatch>) {
+    let _ = tokio::time::timeout(DYING, watch.wait()).await;
+    // An error says that somebody else has reaped it. One that still lives is tokio's by this task's end.
+    let _ = child.try_wait();
 }

@@ -1,6 +1,8 @@
 //! The record of one run that its handle, its actor, its driver and the registry share. What the registry needs at the
 //! actor's exit lies here, since a supervisor hears of an exit before it hears the last message.
 
+mod link;
+
 use crate::{
     events::Item,
     progress::Live,
@@ -14,9 +16,7 @@ use crate::{
 };
 use ractor::ActorRef;
 use std::{
-    any::Any,
     fmt,
-    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
@@ -27,8 +27,8 @@ use std::{
     time::Duration,
 };
 use subagents_seam::{
-    AgentId, CancelCause, CancellationToken, Deadlines, DisposeError, Epoch, Instant, Name, NodeId, Parent,
-    Phase, Progress, ResultError, RunId, StartError, SubagentResult, context::RunLink, parent::ParentParts,
+    CancelCause, Deadlines, DisposeError, Instant, Name, NodeId, Phase, ResultError, RunId, StartError,
+    SubagentResult,
 };
 use tokio::sync::oneshot;
 
@@ -365,18 +365,28 @@ impl RunCore {
 
     /// Stores a state with a revision of its own and sends it.
     fn tell(self: &Arc<Self>, state: State, effect: Effect, at: u64, locked: &WaitingGuard<'_>) {
-        let channel = &self.shared.channel;
-        let revision = channel.next();
+        let revision = self.shared.channel.next();
         self.record.store(pack(state, revision), SeqCst);
-        let item = || Item::Run { core: self.clone(), state, effect, revision, at };
-        if let Some(scoped) = self.parent.seat().scoped.get() {
-            scoped.send(item());
+        if effect == Effect::Gone {
+            if let Some(id) = self.process_id() {
+                self.send(|| Item::Gone { id, revision });
+            }
+            self.send(|| Item::Gone { id: self.id.into(), revision });
+        } else {
+            self.send(|| Item::Run { core: self.clone(), state, effect, revision, at });
         }
-        channel.send(item);
         if effect == Effect::Ended {
             self.told.set(true);
         }
         self.tell_process(locked);
+    }
+
+    /// To the service's listeners, and to those of the place above.
+    pub(crate) fn send(&self, item: impl Fn() -> Item) {
+        if let Some(scoped) = self.parent.seat().scoped.get() {
+            scoped.send(item());
+        }
+        self.shared.channel.send(item);
     }
 
     /// Sends a process that was reported and not told yet, once its run is in the tree.
@@ -653,69 +663,6 @@ impl Drop for RunCore {
         if let Some(above) = self.leave_seat() {
             above.farewell();
         }
-    }
-}
-
-impl RunLink for RunCore {
-    fn run_id(&self) -> RunId {
-        self.id
-    }
-
-    fn agent_id(&self) -> AgentId {
-        self.seat.agent
-    }
-
-    fn provider(&self) -> &Name {
-        &self.provider
-    }
-
-    fn depth(&self) -> u32 {
-        self.seat.depth
-    }
-
-    fn max_depth(&self) -> Option<u32> {
-        self.seat.max_depth
-    }
-
-    fn token(&self) -> &CancellationToken {
-        &self.seat.token
-    }
-
-    fn cause(&self) -> Option<CancelCause> {
-        // A settled run cancels its own token; that is no cause.
-        let cancelled = self.seat.token.is_cancelled() && !self.state().is_settled();
-        self.cause.get().cloned().or_else(|| cancelled.then(|| self.cause_or_inherited()))
-    }
-
-    fn progress(&self, progress: Progress<'_>) {
-        let at = self.shared.clock.now();
-        self.last_sign.store(at.max(1), Relaxed);
-        if matches!(progress, Progress::Alive) || self.state().is_settled() {
-            return;
-        }
-        if let Progress::Process { .. } = progress {
-            // A node of its own: it appears after its run and never when that has gone, so it is told under the lock.
-            let locked = self.waiting();
-            if !self.state().is_settled() {
-                self.live_or_new().take_in(progress, at);
-                self.tell_process(&locked);
-            }
-        } else {
-            self.live_or_new().take_in(progress, at);
-        }
-    }
-
-    fn as_parent(self: Arc<Self>, cwd: Arc<Path>, local: Option<Arc<dyn Any + Send + Sync>>) -> Parent {
-        Parent::from_parts(ParentParts {
-            agent: self.seat.agent,
-            epoch: Epoch::default(),
-            run: Some(self.id),
-            depth: self.seat.depth,
-            cwd,
-            token: self.seat.token.clone(),
-            local,
-            seat: self,
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! A hundred thousand of these futures may be alive at once, so what is awaited is awaited in one place ([`race`]) and
 //! what is rare is boxed.
 
-use crate::race::{Contained, Panic, Raced, Token, message_of, race};
+use crate::race::{Contained, Panic, Raced, Token, at_once, message_of, race};
 use crate::{
     core::{RunCore, StartReply},
     settlement::Ending,
@@ -191,8 +191,14 @@ fn start(
         }
         let Assignment { provider, request, .. } = *assignment;
         let mut starting = begin(core, &provider, request)?;
-        let (admitted, patience) = start_bound(core);
-        let raced = race(core, Some(token), &mut starting, Some(after(admitted, patience))).admitting().await;
+        let raced = if let Some(raced) = at_once(&mut starting).await {
+            raced
+        } else {
+            // Only a start that takes time is seen starting.
+            core.admit();
+            let (admitted, patience) = start_bound(core);
+            Box::pin(race(core, Some(token), &mut starting, Some(after(admitted, patience)))).await
+        };
         match judge_start(core, starting, raced) {
             Ok(ready) => {
                 guard.open = true;
@@ -396,7 +402,10 @@ fn close(
         let now = if core.state().is_settled() { began(core, Phase::Closing) } else { Instant::now() };
         let deadline = after(now, dispose_patience(core));
         if let Some(mut closing) = begin_close(core, child, deadline) {
-            let closed = race(core, None, &mut closing, Some(deadline)).await;
+            let closed = match at_once(&mut closing).await {
+                Some(closed) => closed,
+                None => Box::pin(race(core, None, &mut closing, Some(deadline))).await,
+            };
             judge_close(core, closed);
         }
         guard.open = false;

@@ -100,20 +100,28 @@ impl ScopedEvents {
 pub(crate) enum Item {
     ProviderAdded(Name),
     ProviderRemoved(Name),
-    Root { root: Arc<RootCore>, revision: u64, gone: bool },
-    Run { core: Arc<RunCore>, state: State, effect: Effect, revision: u64, at: u64 },
+    Root {
+        root: Arc<RootCore>,
+        revision: u64,
+    },
+    Run {
+        core: Arc<RunCore>,
+        state: State,
+        effect: Effect,
+        revision: u64,
+        at: u64,
+    },
     Node(Arc<Node>),
-}
-
-/// What an item still owes after its first event.
-enum Owed {
-    Change(NodeChange),
-    Gone { id: NodeId, revision: u64 },
+    /// It holds nothing: what is gone must not wait for a listener to be freed.
+    Gone {
+        id: NodeId,
+        revision: u64,
+    },
 }
 
 impl Item {
     /// The first event of an item, the lifecycle before the change of the tree, and what it still owes.
-    fn render(self) -> (Event, Option<Owed>) {
+    fn render(self) -> (Event, Option<NodeChange>) {
         match self {
             Self::ProviderAdded(name) => (Event::ProviderAdded { name }, None),
             Self::ProviderRemoved(name) => (Event::ProviderRemoved { name }, None),
@@ -121,19 +129,10 @@ impl Item {
                 let moment = Moment { revision: node.revision, state: 0, at: 0 };
                 (Event::NodeChanged(NodeChange::new(node.id, moment, node)), None)
             }
-            Self::Root { root, revision, gone: true } => (Event::NodeGone { id: root.id, revision }, None),
-            Self::Root { root, revision, gone: false } => {
+            Self::Gone { id, revision } => (Event::NodeGone { id, revision }, None),
+            Self::Root { root, revision } => {
                 let moment = Moment { revision, state: 0, at: 0 };
                 (Event::NodeChanged(NodeChange::new(root.id, moment, root)), None)
-            }
-            Self::Run { core, effect: Effect::Gone, revision, .. } => {
-                let id = core.id().into();
-                match core.process_id() {
-                    Some(process) => {
-                        (Event::NodeGone { id: process, revision }, Some(Owed::Gone { id, revision }))
-                    }
-                    None => (Event::NodeGone { id, revision }, None),
-                }
             }
             Self::Run { core, state, effect, revision, at } => {
                 let lifecycle = match effect {
@@ -144,7 +143,7 @@ impl Item {
                 let moment = Moment { revision, state: state.bits(), at };
                 let change = NodeChange::new(core.id().into(), moment, core);
                 match lifecycle {
-                    Some(lifecycle) => (lifecycle, Some(Owed::Change(change))),
+                    Some(lifecycle) => (lifecycle, Some(change)),
                     None => (Event::NodeChanged(change), None),
                 }
             }
@@ -195,7 +194,7 @@ impl std::error::Error for Lagged {}
 pub struct EventStream {
     shared: Arc<Shared>,
     receiver: Option<broadcast::Receiver<Item>>,
-    owed: Option<Owed>,
+    owed: Option<NodeChange>,
 }
 
 impl EventStream {
@@ -265,10 +264,7 @@ impl EventStream {
     }
 
     fn pay(&mut self) -> Option<Event> {
-        Some(match self.owed.take()? {
-            Owed::Change(change) => Event::NodeChanged(change),
-            Owed::Gone { id, revision } => Event::NodeGone { id, revision },
-        })
+        self.owed.take().map(Event::NodeChanged)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::core::RunCore;
 use pin_project_lite::pin_project;
 use std::{
     any::Any,
-    future::Future,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
@@ -25,25 +25,18 @@ pub(crate) enum Raced<T> {
     Late,
 }
 
-/// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in this
-/// order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
-///
-/// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
-#[must_use = "futures do nothing unless awaited"]
-pub(crate) struct Race<'a, 'w, T> {
-    core: &'a Arc<RunCore>,
-    token: Option<&'a mut Token>,
-    work: &'a mut Contained<BoxFuture<'w, T>>,
-    until: Option<Instant>,
-    /// Whether the run is seen starting as soon as the work turns out to take time.
-    admits: bool,
-    /// Made when the work is not done at once: what is, carries nothing of this along.
-    waits: Option<Pin<Box<Waits<'a>>>>,
-}
-
 pin_project! {
-    /// What a race waits for beside its work.
-    struct Waits<'a> {
+    /// Polls foreign work until it is done, the run is cancelled (where that is listened for), or a time has come, in this
+    /// order. A panic of the work is a value. Cancel-safe: the work stays with the caller.
+    ///
+    /// A future by hand: a hundred thousand of them may wait at once, and an `async fn` keeps its arguments twice.
+    #[must_use = "futures do nothing unless awaited"]
+    pub(crate) struct Race<'a, 'w, T> {
+        core: &'a Arc<RunCore>,
+        token: Option<&'a mut Token>,
+        work: &'a mut Contained<BoxFuture<'w, T>>,
+        until: Option<Instant>,
+        // These two are made when the work is not done at once: most deadlines are never armed.
         #[pin]
         cancelled: Option<WaitForCancellationFuture<'a>>,
         #[pin]
@@ -58,58 +51,44 @@ pub(crate) fn race<'a, 'w, T>(
     work: &'a mut Contained<BoxFuture<'w, T>>,
     until: Option<Instant>,
 ) -> Race<'a, 'w, T> {
-    Race { core, token, work, until, admits: false, waits: None }
-}
-
-impl<'a, T> Race<'a, '_, T> {
-    /// Shows the run as starting as soon as the work turns out to take time.
-    pub(crate) fn admitting(mut self) -> Self {
-        self.admits = true;
-        self
-    }
-
-    fn waits(&mut self) -> Pin<&mut Waits<'a>> {
-        let (core, listens, until) = (self.core, self.token.is_some(), self.until);
-        let make = || {
-            Box::pin(Waits {
-                cancelled: listens.then(|| core.seat.token.cancelled()),
-                timer: until.map(sleep_until),
-            })
-        };
-        self.waits.get_or_insert_with(make).as_mut()
-    }
+    Race { core, token, work, until, cancelled: None, timer: None }
 }
 
 impl<T> Future for Race<'_, '_, T> {
     type Output = Raced<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Raced<T>> {
-        let this = self.get_mut();
-        let Some(work) = this.work.get() else { return Poll::Pending };
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-            Ok(Poll::Ready(done)) => return Poll::Ready(Raced::Done(Ok(done))),
-            Ok(Poll::Pending) => {}
-            Err(panic) => return Poll::Ready(Raced::Done(Err(panic))),
+        let mut this = self.project();
+        if let Some(done) = this.work.poll(cx) {
+            return Poll::Ready(Raced::Done(done));
         }
-        if std::mem::take(&mut this.admits) {
-            this.core.admit();
+        if let Some(token) = this.token {
+            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
+                this.core.cancel(CancelCause::Token);
+            }
+            if this.cancelled.is_none() {
+                this.cancelled.set(Some(this.core.seat.token.cancelled()));
+            }
+            if this.cancelled.as_pin_mut().is_some_and(|cancelled| cancelled.poll(cx).is_ready()) {
+                this.core.cause_or_inherited();
+                return Poll::Ready(Raced::Cancelled);
+            }
         }
-        if let Some(Some(token)) = &mut this.token
-            && token.as_mut().poll(cx).is_ready()
-        {
-            this.core.cancel(CancelCause::Token);
-        }
-        let core = this.core;
-        let waits = this.waits().project();
-        if waits.cancelled.as_pin_mut().is_some_and(|cancelled| cancelled.poll(cx).is_ready()) {
-            core.cause_or_inherited();
-            return Poll::Ready(Raced::Cancelled);
-        }
-        if waits.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
-            return Poll::Ready(Raced::Late);
+        if let Some(until) = *this.until {
+            if this.timer.is_none() {
+                this.timer.set(Some(sleep_until(until)));
+            }
+            if this.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
+                return Poll::Ready(Raced::Late);
+            }
         }
         Poll::Pending
     }
+}
+
+/// Polls foreign work once: none where it takes time. Most of it takes none, and a [`Race`] is large.
+pub(crate) async fn at_once<T>(work: &mut Contained<BoxFuture<'_, T>>) -> Option<Raced<T>> {
+    poll_fn(|cx| Poll::Ready(work.poll(cx).map(Raced::Done))).await
 }
 
 /// Something of foreign code, whose destructor may panic: wherever it is dropped, also in an unwinding or cut driver, the
@@ -127,6 +106,18 @@ impl<T> Contained<T> {
 
     pub(crate) fn take(mut self) -> Option<T> {
         self.0.take()
+    }
+}
+
+impl<T> Contained<BoxFuture<'_, T>> {
+    /// What came of it, if it is done; a panic is a value.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Option<Result<T, Panic>> {
+        let work = self.get()?;
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Ok(Poll::Ready(done)) => Some(Ok(done)),
+            Ok(Poll::Pending) => None,
+            Err(panic) => Some(Err(panic)),
+        }
     }
 }
 

@@ -220,7 +220,7 @@ impl Shared {
         self.roots.insert(root.id, root.clone());
         let revision = self.channel.next();
         root.revision.store(revision, SeqCst);
-        self.channel.send(|| Item::Root { root: root.clone(), revision, gone: false });
+        self.channel.send(|| Item::Root { root: root.clone(), revision });
     }
 
     pub(crate) fn remove_root(&self, root: &Arc<RootCore>) {
@@ -229,7 +229,7 @@ impl Shared {
                 scoped.end();
             }
             let revision = self.channel.next();
-            self.channel.send(|| Item::Root { root: root.clone(), revision, gone: true });
+            self.channel.send(|| Item::Gone { id: root.id, revision });
         }
     }
 }

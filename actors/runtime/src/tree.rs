@@ -183,8 +183,5 @@ pub(crate) fn announce_process(core: &RunCore, process: &Process) {
     let revision = core.shared.channel.next();
     core.live_or_new().set_process_revision(revision);
     let node = Arc::new(process_node(core, &Process { revision, ..process.clone() }));
-    if let Some(scoped) = core.parent.seat().scoped.get() {
-        scoped.send(Item::Node(node.clone()));
-    }
-    core.shared.channel.send(|| Item::Node(node));
+    core.send(|| Item::Node(node.clone()));
 }

@@ -48,6 +48,26 @@ fn a_drop_after_the_runtime_kills_the_whole_group() {
     until("child and grandchild are dead", || !alive(id) && !alive(grandchild));
 }
 
+/// Many at once, and no child ends later whose `SIGCHLD` would have one more look taken at those before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn children_that_die_while_they_are_dropped_are_all_reaped() {
+    for _ in 0..100 {
+        let mut ids = Vec::new();
+        let mut drops = tokio::task::JoinSet::new();
+        for _ in 0..2 {
+            let process = sh("while :; do sleep 1; done").spawn().unwrap();
+            ids.push(process.id());
+            drops.spawn(async move { drop(process) });
+        }
+        drops.join_all().await;
+        let end = tokio::time::Instant::now() + crate::support::PATIENCE;
+        while let Some(id) = ids.iter().find(|id| state(**id).is_some()) {
+            assert!(tokio::time::Instant::now() < end, "{id} stays {:?}", state(*id));
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_drop_of_an_exited_child_still_kills_what_it_left() {
     let mut process = sh("sh -c 'echo $$; while :; do sleep 1; done' & exit 0").spawn().unwrap();
