@@ -1,9 +1,10 @@
 //! How every peer is driven, all of them by the same code.
 //!
 //! Each measurement opens a runtime and a peer of its own, warms it up, measures, and closes both, so that no
-//! peer finds another's actors or timers. What is *not* controlled: the C library's heap, which lives as long
-//! as the process and keeps, splits and gives back what earlier measurements used (hence the peers take turns,
-//! in both directions); the clock of the processor; whatever else the machine does.
+//! peer finds another's actors or timers. The C library's heap lives as long as the process; it is told to keep
+//! what it has, so that no peer pays for pages that the kernel clears ([`alloc::keep_heap`]). What is *not*
+//! controlled: how earlier measurements split that heap (hence the peers take turns, in both directions); the
+//! clock of the processor; whatever else the machine does.
 
 use crate::alloc;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench overhead` prints a table of absolute figures and, as its last line, the ratios that
 //! the project holds itself to. `OVERHEAD_1M=1` adds a million runs alive at once (some ten gigabytes of
-//! memory); `OVERHEAD_QUICK=1` asks for a smoke run whose figures mean nothing.
+//! memory); `OVERHEAD_TRIM=1` leaves the heap as the C library has it, which gives memory back to the kernel;
+//! `OVERHEAD_QUICK=1` asks for a smoke run whose figures mean nothing.
 #![expect(clippy::print_stdout, reason = "a benchmark reports on its standard output")]
 
 mod alloc;
@@ -32,7 +33,7 @@ struct Plan {
 
 impl Plan {
     const FULL: Self = Self {
-        repetitions: 5,
+        repetitions: 7,
         sequence: 20_000,
         rounds: 3,
         crowd: 100_000,
@@ -150,17 +151,20 @@ fn measure(plan: &Plan, contenders: &mut [Contender]) {
     let Some((_, contenders)) = contenders.split_last_mut() else { return };
     take_turns(long, contenders, |it| vec![(Figure::Allocations, (it.allocations)(plan.sequence))]);
     take_turns(long, contenders, |it| vec![(Figure::Bytes, (it.bytes)(plan.crowd))]);
-    take_turns(short, contenders, |it| vec![(Figure::SmallCrowd, (it.live)(plan.small_crowd).total)]);
+    // Small and large in the same turn: growth compares the two, and the machine may be slower in a minute.
     take_turns(long, contenders, |it| {
+        let mut samples: Vec<_> =
+            (0..plan.rounds).map(|_| (Figure::SmallCrowd, (it.live)(plan.small_crowd).total)).collect();
         let live = (it.live)(plan.crowd);
-        vec![
+        samples.extend([
             (Figure::Crowd, live.total),
             (Figure::CrowdStart, live.start),
             (Figure::CrowdSettle, live.settle),
             (Figure::CrowdDispose, live.dispose),
-        ]
+        ]);
+        samples
     });
-    take_turns(long, contenders, |it| {
+    take_turns(short, contenders, |it| {
         let hung = (it.hung)(plan.crowd);
         let snapshot = hung.snapshot.map(|snapshot| (Figure::Snapshot, snapshot));
         [(Figure::Cancel, hung.cancel)].into_iter().chain(snapshot).collect()
@@ -170,13 +174,14 @@ fn measure(plan: &Plan, contenders: &mut [Contender]) {
     }
 }
 
-fn print_table(plan: &Plan, contenders: &[Contender]) {
+fn print_table(plan: &Plan, heap_kept: bool, contenders: &[Contender]) {
     let cores = available_parallelism().map_or(0, usize::from);
     println!(
-        "{} {}, {cores} cores, {} allocator; min / median of {} repetitions ({} of the short scenes)",
+        "{} {}, {cores} cores, {} allocator{}; min / median of {} repetitions ({} of the short scenes)",
         std::env::consts::OS,
         std::env::consts::ARCH,
         alloc::NAME,
+        if heap_kept { ", which keeps its heap" } else { "" },
         plan.repetitions,
         plan.repetitions * plan.rounds,
     );
@@ -237,6 +242,7 @@ fn main() {
         plan.million = Some(1_000_000);
     }
 
+    let heap_kept = !asked("OVERHEAD_TRIM") && alloc::keep_heap();
     let mut contenders = [
         Contender::of::<Task>(),
         Contender::of::<Floor>(),
@@ -244,7 +250,7 @@ fn main() {
         Contender::of::<Run<false>>(),
     ];
     measure(&plan, &mut contenders);
-    print_table(&plan, &contenders);
+    print_table(&plan, heap_kept, &contenders);
     if quick {
         println!("quick run: figures are not comparable");
     }

@@ -98,6 +98,9 @@ pub(crate) struct RootCore {
     pub(crate) cause: OnceLock<CancelCause>,
     /// Starts made below it, ever.
     starts: AtomicU64,
+    /// A token gives its list of children back when the last one leaves. This one stays, or each run that runs alone
+    /// would allocate the list anew.
+    _stays: CancellationToken,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -105,6 +108,7 @@ impl RootCore {
     pub(crate) fn new(shared: Arc<Shared>, seat: Seat, epoch: Epoch, cwd: Arc<Path>, created: u64) -> Self {
         Self {
             id: AgentId::new().into(),
+            _stays: seat.token.child_token(),
             seat,
             epoch,
             label: cwd.to_string_lossy().into_owned().into(),
