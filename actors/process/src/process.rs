@@ -6,11 +6,11 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::command::Command;
@@ -28,9 +28,10 @@ use crate::teardown::Teardown;
 /// # Drop
 ///
 /// Dropping it sends `SIGKILL` to the whole group, at once, unless the group is known to be gone. The drop does
-/// not block or panic, inside or outside a runtime; the exit is not waited for. A task on the runtime that the child
-/// was started in reaps it as soon as it is dead; where that runtime is gone, tokio does, as long as any other with an
-/// I/O driver lives. To end a child in order, and to know that it is gone, call [`terminate`](Self::terminate).
+/// not block, spawn or panic, inside or outside a runtime; the exit is not waited for. The child goes to a task that
+/// waits on the runtime where it was started, and reaps it as soon as it is dead and that runtime is driven. Where that
+/// runtime is gone, tokio reaps it, as long as any other with an I/O driver lives, when the next child ends at the latest.
+/// To end a child in order, and to know that it is gone, call [`terminate`](Self::terminate).
 ///
 /// # Zombies
 ///
@@ -47,8 +48,8 @@ pub struct Process {
     pub(crate) teardown: Option<Teardown>,
     id: u32,
     watch: Arc<ExitWatch>,
-    /// Where it was started.
-    runtime: Handle,
+    /// Where the drop sends a child that is still dying.
+    undertaker: Option<oneshot::Sender<Child>>,
     stdin: Option<Stdin>,
     stderr: StderrTail,
     /// Reads stderr; a drop of the set ends it.
@@ -93,6 +94,10 @@ impl Process {
         let (stderr, drain) = StderrTail::new(stderr, command.stderr_tail);
         let mut tasks = JoinSet::new();
         tasks.spawn(drain);
+        let watch = Arc::new(ExitWatch::new(pid));
+        let (undertaker, sent) = oneshot::channel();
+        // It ends with the process: at once where nothing is sent.
+        drop(runtime.spawn(reap_when_dead(sent, watch.clone())));
         let input = SharedPipe::new(child.stdin.take());
         tracing::debug!(pid = id, program = %file.display(), "started a child process");
         Ok(Self {
@@ -104,8 +109,8 @@ impl Process {
             input,
             teardown: None,
             id,
-            watch: Arc::new(ExitWatch::new(pid)),
-            runtime,
+            watch,
+            undertaker: Some(undertaker),
             stderr,
             _drain: tasks,
         })
@@ -181,22 +186,20 @@ impl Drop for Process {
         }
         self.reap();
         if self.exit().is_none()
-            && let Some(child) = self.child.take()
+            && let (Some(child), Some(undertaker)) = (self.child.take(), self.undertaker.take())
         {
-            let watch = self.watch.clone();
-            // The task owns the child, and the kernel's kill is its end. On a runtime that is gone it is dropped at once.
-            drop(self.runtime.spawn(reap_when_dead(child, watch)));
+            // Where the runtime is gone it comes back, and is tokio's by its drop.
+            let _ = undertaker.send(child);
         }
     }
 }
 
-/// A killed child that does not die for so long waits in the kernel.
-const DYING: Duration = Duration::from_mins(1);
-
 /// Not left to tokio's queue of orphans, which is looked at when a `SIGCHLD` comes: a child that dies on its way into the
 /// queue stays a zombie until another child ends, which may be never.
-async fn reap_when_dead(mut child: Child, watch: Arc<ExitWatch>) {
-    let _ = tokio::time::timeout(DYING, watch.wait()).await;
-    // An error says that somebody else has reaped it. One that still lives is tokio's by this task's end.
-    let _ = child.try_wait();
+async fn reap_when_dead(sent: oneshot::Receiver<Child>, watch: Arc<ExitWatch>) {
+    if let Ok(mut child) = sent.await {
+        watch.wait().await;
+        // An error says that somebody else has reaped it.
+        let _ = child.try_wait();
+    }
 }

@@ -6,6 +6,7 @@ mod link;
 use crate::{
     events::Item,
     progress::Live,
+    race::Contained,
     registry::RegistryMessage,
     run::{self, Effect, Input, State},
     run_actor::RunMessage,
@@ -165,8 +166,8 @@ impl RunCore {
 
     // ---- looking
 
-    /// What changes of it, in one go. A sweep glances at many before it reads the first: each glance touches every line
-    /// of memory that a node is made of, and the processor fetches them for all at once.
+    /// Something from every line of memory that a node is made of, in one go. A sweep glances at many runs before it
+    /// reads the first, and the processor fetches the lines of all of them at once.
     pub(crate) fn glance(&self) -> Glance {
         let (state, revision) = self.look();
         self.glance_at(state, revision, self.since(state.phase()))
@@ -335,7 +336,8 @@ impl RunCore {
 
     /// Feeds one fact to the state machine, under the run's lock, and says what followed.
     /// The lock is the caller's, for what goes with the fact.
-    fn feed(self: &Arc<Self>, input: Input, outcome: Option<Settled>) -> (Effect, WaitingGuard<'_>) {
+    /// An outcome that comes too late stays with the caller: it is foreign, and must not be dropped under the lock.
+    fn feed(self: &Arc<Self>, input: Input, outcome: &mut Option<Settled>) -> (Effect, WaitingGuard<'_>) {
         // The end of the driver is rarely the end of the run: it needs no time of its own.
         let read = (!matches!(input, Input::DriverDone { .. })).then(|| self.shared.clock.now());
         let guard = self.waiting();
@@ -345,7 +347,7 @@ impl RunCore {
             return (effect, guard);
         }
         if effect == Effect::Ended
-            && let Some(outcome) = outcome
+            && let Some(outcome) = outcome.take()
         {
             // First the outcome, then the state that says it is there.
             let _ = self.outcome.set(outcome.map_err(Box::new));
@@ -425,13 +427,13 @@ impl RunCore {
 
     /// It has its slot, or needs none. A start that is ready at once is never told: it goes straight to running.
     pub(crate) fn admit(self: &Arc<Self>) {
-        let _ = self.feed(Input::Admitted, None);
+        let _ = self.feed(Input::Admitted, &mut None);
     }
 
     /// The publication boundary: false where the run is over already.
     pub(crate) fn publish(self: &Arc<Self>, local: bool) -> bool {
         self.local.set(local);
-        self.feed(Input::Published, None).0 == Effect::Started
+        self.feed(Input::Published, &mut None).0 == Effect::Started
     }
 
     /// Settles the run, once. Whoever comes second changes nothing.
@@ -440,10 +442,11 @@ impl RunCore {
             return;
         }
         let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
-        let outcome = conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown());
-        let (effect, mut waiting) = self.feed(Input::Settled, Some(outcome));
+        let mut outcome = Some(conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown()));
+        let (effect, mut waiting) = self.feed(Input::Settled, &mut outcome);
         let waiters = waiting.callers.as_deref_mut().map(|callers| std::mem::take(&mut callers.settled));
         drop(waiting);
+        drop(Contained::new(outcome));
         // The end of a run cancels what is below it, and nothing more starts there.
         self.seat.end();
         self.seat.token.cancel();
@@ -463,7 +466,7 @@ impl RunCore {
     pub(crate) fn reject(self: &Arc<Self>, reply: StartReply, error: StartError) {
         let _ = self.rejection.set(error.code());
         self.waiting().callers.get_or_insert_default().rejected = Some((reply, error));
-        let _ = self.feed(Input::Settled, None);
+        let _ = self.feed(Input::Settled, &mut None);
         self.seat.end();
         self.seat.token.cancel();
     }
@@ -473,7 +476,7 @@ impl RunCore {
     pub(crate) fn driver_done(self: &Arc<Self>, abandons: bool) -> Option<ActorRef<RunMessage>> {
         // Nothing can start below any more: the seat ended with the settlement.
         let childless = abandons || self.seat.children() == 0;
-        let (effect, mut waiting) = self.feed(Input::DriverDone { childless }, None);
+        let (effect, mut waiting) = self.feed(Input::DriverDone { childless }, &mut None);
         let actor = waiting.actor.take();
         drop(waiting);
         if effect == Effect::Gone {
@@ -488,8 +491,8 @@ impl RunCore {
     }
 
     pub(crate) fn actor_done(self: &Arc<Self>) {
-        // Not in the condition: the lock would be held to its end.
-        let (effect, _) = self.feed(Input::ActorDone, None);
+        let (effect, waiting) = self.feed(Input::ActorDone, &mut None);
+        drop(waiting);
         if effect == Effect::Gone {
             self.farewell();
         }
@@ -499,7 +502,7 @@ impl RunCore {
     pub(crate) fn childless(self: &Arc<Self>) -> Option<Arc<Self>> {
         // Looked at after the end, when nothing starts below any more: before it, another may have sat down.
         let childless = self.seat.is_ended() && self.seat.children() == 0;
-        let gone = childless && self.feed(Input::Childless, None).0 == Effect::Gone;
+        let gone = childless && self.feed(Input::Childless, &mut None).0 == Effect::Gone;
         gone.then(|| self.clone())
     }
 

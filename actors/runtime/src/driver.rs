@@ -104,9 +104,14 @@ pub(crate) fn drive(mut guard: DriverGuard, assignment: Box<Assignment>) -> impl
         let core = guard.core.clone();
         // Few requests bring a token of their own.
         let mut token = assignment.request.get_token().map(|token| Box::pin(token.clone().cancelled_owned()));
-        let started = start(&mut guard, &core, assignment, &mut token).await;
-        let started = started.map_err(|error| guard.decided = Some(Box::new(error)));
-        let Ok((mut child, local)) = started else {
+        let started = match start(&mut guard, &core, assignment, &mut token).await {
+            Ok(started) => Some(started),
+            Err(error) => {
+                guard.decided = Some(Box::new(error));
+                None
+            }
+        };
+        let Some((mut child, local)) = started else {
             // A start may have delegated before it failed: nothing more starts below, and what did ends first.
             core.seat.end();
             core.seat.token.cancel();
@@ -211,8 +216,8 @@ fn start(
 
 /// From when on a start is given how long.
 fn start_bound(core: &RunCore) -> (Instant, Duration) {
-    let admitted = if core.state().phase() == Phase::Queued { Phase::Queued } else { Phase::Starting };
-    let admitted = began(core, admitted);
+    // One that never waited for a slot is given its time from the call on, however long its first step took.
+    let admitted = began(core, if core.ticket().is_none() { Phase::Queued } else { Phase::Starting });
     let patience = core.patience(|deadlines| deadlines.start, START);
     (admitted, left(core, admitted).map_or(patience, |left| left.min(patience)))
 }

@@ -112,7 +112,7 @@ pub(crate) enum Item {
         at: u64,
     },
     Node(Arc<Node>),
-    /// It holds nothing: what is gone must not wait for a listener to be freed.
+    /// It holds nothing: what is gone does not wait for a listener to read this.
     Gone {
         id: NodeId,
         revision: u64,

@@ -303,7 +303,7 @@ impl fmt::Debug for RunWatcher {
     }
 }
 
-/// Lets every task that is ready go first, once. Not tokio's `yield_now`: that polls the I/O driver too, by a system call
+/// Lets the tasks that are ready on this thread go first, once. Not tokio's `yield_now`: that polls the I/O driver too, by a system call
 /// that costs as much as half of what is waited for.
 async fn one_turn() {
     let mut waited = false;

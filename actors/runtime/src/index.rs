@@ -9,8 +9,8 @@ use subagents_seam::RunId;
 
 /// As many runs share a page, and a page's lock.
 const PAGE: u32 = 1024;
-/// Segment `n` holds `2^n` pages: so many segments hold more pages than there are places.
-const SEGMENTS: usize = 22;
+/// Segment `n` holds `2^n` pages: so many segments hold all places.
+const SEGMENTS: usize = 23;
 
 /// So many records a processor can fetch at the same time.
 pub(crate) const AHEAD: usize = 16;
@@ -18,7 +18,7 @@ pub(crate) const AHEAD: usize = 16;
 /// Filled when its first run enters.
 type Page = Mutex<Vec<Option<Arc<RunCore>>>>;
 
-/// Entered and left by the registry alone; read by anybody.
+/// Entered by the registry, left by whoever ends a run last, read by anybody.
 ///
 /// Pages, not a hash map: each run passes in and out once, while a look by id is rare, and a sweep over a map follows a
 /// counted guard per entry, which keeps the processor from fetching ahead. Each record lies in its run's first bytes.
@@ -75,12 +75,10 @@ impl Index {
     }
 
     fn slot(&self, place: u32) -> (&Page, usize) {
-        // The first page has the number one: then the highest bit of a number is its segment, and the rest the page.
-        let number = place / PAGE + 1;
-        let segment = number.ilog2();
-        let pages = self.segments[segment as usize]
-            .get_or_init(|| (0..1_u32 << segment).map(|_| Page::default()).collect());
-        (&pages[(number - (1 << segment)) as usize], (place % PAGE) as usize)
+        let Located { segment, page, slot } = locate(place);
+        let pages =
+            self.segments[segment].get_or_init(|| (0..1_u32 << segment).map(|_| Page::default()).collect());
+        (&pages[page], slot)
     }
 
     /// Looks through the live runs: for a person with an id, not for the path of a run.
@@ -114,6 +112,24 @@ impl Index {
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
+struct Located {
+    segment: usize,
+    page: usize,
+    slot: usize,
+}
+
+const fn locate(place: u32) -> Located {
+    // The first page has the number one: then the highest bit of a number is its segment, and the rest the page.
+    let number = place / PAGE + 1;
+    let segment = number.ilog2();
+    Located {
+        segment: segment as usize,
+        page: (number - (1 << segment)) as usize,
+        slot: (place % PAGE) as usize,
+    }
+}
+
 /// The ids are random where it counts: their last bytes are a hash already.
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
@@ -137,4 +153,26 @@ impl Hasher for IdHasher {
 
     // The length prefix of a byte slice says nothing here.
     fn write_usize(&mut self, _: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_a_slot_of_its_own() {
+        let mut next = Located { segment: 0, page: 0, slot: 0 };
+        for place in 0..20 * PAGE {
+            assert_eq!(locate(place), next, "place {place}");
+            next.slot += 1;
+            if next.slot == PAGE as usize {
+                (next.slot, next.page) = (0, next.page + 1);
+            }
+            if next.page == 1 << next.segment {
+                (next.page, next.segment) = (0, next.segment + 1);
+            }
+        }
+        let last = locate(u32::MAX);
+        assert!(last.segment < SEGMENTS && last.page < 1 << last.segment, "{last:?}");
+    }
 }

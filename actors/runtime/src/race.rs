@@ -86,7 +86,8 @@ impl<T> Future for Race<'_, '_, T> {
     }
 }
 
-/// Polls foreign work once: none where it takes time. Most of it takes none, and a [`Race`] is large.
+/// Polls foreign work once: none where it takes time. Most of it takes none, and a [`Race`] is large. The race that
+/// follows polls it a second time at once, which a future has to bear.
 pub(crate) async fn at_once<T>(work: &mut Contained<BoxFuture<'_, T>>) -> Option<Raced<T>> {
     poll_fn(|cx| Poll::Ready(work.poll(cx).map(Raced::Done))).await
 }

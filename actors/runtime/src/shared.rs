@@ -19,7 +19,7 @@ use std::{
         Arc, OnceLock,
         atomic::{
             AtomicU8, AtomicU64, AtomicUsize,
-            Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+            Ordering::{Relaxed, SeqCst},
         },
     },
     time::Duration,
@@ -164,11 +164,11 @@ impl Shared {
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.live.load(Acquire)
+        self.live.load(SeqCst)
     }
 
     pub(crate) fn enter(&self, core: &Arc<RunCore>) {
-        self.live.fetch_add(1, AcqRel);
+        self.live.fetch_add(1, SeqCst);
         self.runs.insert(core);
     }
 
@@ -179,7 +179,7 @@ impl Shared {
 
     /// One live run less; for whoever took it out.
     pub(crate) fn one_less(&self) {
-        if self.live.fetch_sub(1, AcqRel) == 1 {
+        if self.live.fetch_sub(1, SeqCst) == 1 {
             match self.standing() {
                 // Nobody waits for this before the service drains, and then they look first.
                 Standing::Open => return,

@@ -130,6 +130,7 @@ pub(crate) fn fill(node: &mut Node, core: &RunCore, glance: &Glance, clock: &Clo
     let Glance { state, revision, since, created, last_sign, labelled, borrowed, depth } = *glance;
     let phase = state.phase();
     node.depth = depth;
+    // Not the whole option at once: that copies it in pieces that the processor cannot put together in time.
     if labelled && let Some(label) = &core.label {
         node.label = Some(label.clone());
     }
