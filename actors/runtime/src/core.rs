@@ -2,6 +2,8 @@
 //! actor's exit lies here, since a supervisor hears of an exit before it hears the last message.
 
 mod link;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     events::Item,

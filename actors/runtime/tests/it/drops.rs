@@ -28,6 +28,25 @@ async fn dropping_a_start_rolls_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_that_is_dropped_with_its_answer_unread_cancels_the_run() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let mut events = service.events();
+    let starting = service.start("it", StartRequest::new(&root, "hang"));
+    let id = starting.id();
+    until("it is published", || service.tree().node(id).is_some_and(|node| node.phase == Phase::Running))
+        .await;
+    drop(starting);
+    quiet(&service, &probe).await;
+    let ended = loop {
+        if let Event::Ended(ended) = events.next().await.unwrap().unwrap() {
+            break ended;
+        }
+    };
+    assert_eq!((ended.run.run_id, ended.stop_reason), (id, StopReason::Aborted));
+}
+
+#[tokio::test(start_paused = true)]
 async fn c15_dropping_a_run_cancels_it_and_a_watcher_or_a_stream_does_not() {
     let probe = Probe::default();
     let (service, root) = service(&probe);
