@@ -1,6 +1,6 @@
 //! What a delegation costs through this runtime, beside a plain task and beside a bare registry of actors.
 //!
-//! `cargo bench --bench overhead` prints a table of absolute figures and, as its last line, the ratios that
+//! `cargo bench -p subagents --bench overhead` prints a table of absolute figures and, as its last line, the ratios that
 //! the project holds itself to. `OVERHEAD_1M=1` adds a million runs alive at once (some ten gigabytes of
 //! memory); `OVERHEAD_TRIM=1` leaves the heap as the C library has it, which gives memory back to the kernel;
 //! `OVERHEAD_QUICK=1` asks for a smoke run whose figures mean nothing.

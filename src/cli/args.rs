@@ -180,7 +180,7 @@ Exit codes:
 Environment:
   SUBAGENTS_DEPTH, SUBAGENTS_MAX_DEPTH
       how deep this delegates already, and how deep it may; the children get
-      both, one deeper
+      the first one deeper, and the second where it is set
   SUBAGENTS_LOG
       what to log to stderr: a level, or target=level,…; no progress is drawn
       then

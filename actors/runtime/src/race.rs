@@ -6,12 +6,15 @@ use std::{
     any::Any,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
 use subagents_seam::{CancelCause, Instant, provider::BoxFuture};
-use tokio::time::{Sleep, sleep_until};
+use tokio::{
+    task::unconstrained,
+    time::{Sleep, sleep_until},
+};
 use tokio_util::sync::{WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 /// The token that a request brought, if it brought one.
@@ -63,13 +66,13 @@ impl<T> Future for Race<'_, '_, T> {
             return Poll::Ready(Raced::Done(done));
         }
         if let Some(token) = this.token {
-            if token.as_mut().is_some_and(|token| token.as_mut().poll(cx).is_ready()) {
+            if token.as_mut().is_some_and(|token| is_over(token.as_mut(), cx)) {
                 this.core.cancel(CancelCause::Token);
             }
             if this.cancelled.is_none() {
                 this.cancelled.set(Some(this.core.seat.token.cancelled()));
             }
-            if this.cancelled.as_pin_mut().is_some_and(|cancelled| cancelled.poll(cx).is_ready()) {
+            if this.cancelled.as_pin_mut().is_some_and(|cancelled| is_over(cancelled, cx)) {
                 this.core.cause_or_inherited();
                 return Poll::Ready(Raced::Cancelled);
             }
@@ -78,12 +81,18 @@ impl<T> Future for Race<'_, '_, T> {
             if this.timer.is_none() {
                 this.timer.set(Some(sleep_until(until)));
             }
-            if this.timer.as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready()) {
+            if this.timer.as_pin_mut().is_some_and(|timer| is_over(timer, cx)) {
                 return Poll::Ready(Raced::Late);
             }
         }
         Poll::Pending
     }
+}
+
+/// Whether a wait of our own is over. Work that uses up the task's budget in every poll must not keep it from being seen:
+/// tokio answers "not yet" to whoever asks with no budget left.
+fn is_over(wait: Pin<&mut impl Future>, cx: &mut Context<'_>) -> bool {
+    pin!(unconstrained(wait)).poll(cx).is_ready()
 }
 
 /// Polls foreign work once: none where it takes time. Most of it takes none, and a [`Race`] is large. The race that

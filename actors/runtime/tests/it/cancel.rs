@@ -2,8 +2,10 @@
 
 use crate::support::{Probe, quiet, service, service_with, until};
 use std::{sync::Arc, time::Duration};
+use subagents_runtime::SubagentService;
 use subagents_seam::{
-    CancelCause, CancellationToken, Deadlines, Diagnostic, Instant, Phase, StartRequest, StopReason,
+    CancelCause, CancellationToken, Child, Closed, Deadlines, Diagnostic, Instant, Phase, ResultError,
+    RunContext, StartContext, StartError, StartRequest, StopReason, SubagentProvider, SubagentResult,
 };
 
 #[tokio::test(start_paused = true)]
@@ -329,4 +331,81 @@ async fn a_deadline_of_max_is_none_also_where_there_is_a_default() {
     let run = service.start("it", StartRequest::new(&root, "late:60000").deadlines(patient)).await.unwrap();
     run.cancel(CancelCause::REQUESTED);
     assert_eq!(run.result().await.unwrap().text(), "late", "a grace without end");
+}
+
+/// Ready to go on in every poll, until the task's budget is used up: it gives its thread back, and leaves no budget.
+async fn busy() {
+    loop {
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+struct Busy;
+
+struct BusyChild {
+    closes_busily: bool,
+}
+
+impl SubagentProvider for Busy {
+    type Child = BusyChild;
+
+    async fn start(&self, cx: StartContext) -> Result<BusyChild, StartError> {
+        let prompt = cx.prompt().to_text();
+        if prompt == "start" {
+            busy().await;
+        }
+        Ok(BusyChild { closes_busily: prompt == "close" })
+    }
+}
+
+impl Child for BusyChild {
+    async fn run(&mut self, _: RunContext) -> Result<SubagentResult, ResultError> {
+        if !self.closes_busily {
+            busy().await;
+        }
+        Ok(SubagentResult::completed("done"))
+    }
+
+    async fn close(self, _: Instant) -> Closed {
+        if self.closes_busily {
+            busy().await;
+        }
+        Closed::Clean
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_uses_up_the_budget_in_every_poll_is_cut_all_the_same() {
+    let short = Duration::from_millis(50);
+    let deadlines = Deadlines::new().start(short).cancel_grace(short).dispose(short);
+    let service = SubagentService::builder().provider("busy", Busy).deadlines(deadlines).build().unwrap();
+    let root = service.root("/").unwrap();
+    let ask = |prompt: &str| StartRequest::new(&root, prompt);
+    let all = async {
+        let late = service.start("busy", ask("start")).await.unwrap_err();
+        assert_eq!(late.code(), "START_TIMEOUT");
+
+        let late = service.start("busy", ask("run").deadlines(Deadlines::new().total(short))).await.unwrap();
+        assert_eq!(late.result().await.unwrap().stop_reason, StopReason::TimedOut);
+        late.dispose().await.unwrap();
+
+        let cancelled = service.start("busy", ask("run")).await.unwrap();
+        cancelled.cancel(CancelCause::REQUESTED);
+        assert_eq!(cancelled.result().await.unwrap().stop_reason, StopReason::Aborted);
+        cancelled.dispose().await.unwrap();
+
+        let token = CancellationToken::new();
+        let asked = service.start("busy", ask("run").token(token.clone())).await.unwrap();
+        token.cancel();
+        assert_eq!(asked.result().await.unwrap().stop_reason, StopReason::Aborted);
+        asked.dispose().await.unwrap();
+
+        let closing = service.start("busy", ask("close")).await.unwrap();
+        assert_eq!(closing.result().await.unwrap().stop_reason, StopReason::Completed);
+        assert_eq!(closing.dispose().await.unwrap_err().code(), "LEAKED");
+    };
+    // The test's own task has a budget of its own.
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("each deadline is heard");
+    let report = service.shutdown(Duration::from_secs(5)).await;
+    assert_eq!(report.killed, 0, "{report:?}");
 }
