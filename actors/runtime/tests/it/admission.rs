@@ -1,8 +1,10 @@
 //! Limits, the visible queue, borrowed slots, the total of starts.
 
-use crate::support::{Probe, quiet, service, service_with, until};
-use std::time::Duration;
-use subagents_seam::{CancelCause, Deadlines, Phase, StartRequest, StopReason, Wait};
+use crate::support::{Obedient, Probe, quiet, service, service_with, until};
+use std::{path::Path, time::Duration};
+use subagents_seam::{
+    AgentId, CancelCause, CancellationToken, Deadlines, LocalAgent, Phase, StartRequest, StopReason, Wait,
+};
 
 #[tokio::test(start_paused = true)]
 async fn the_surplus_waits_visibly_and_in_order() {
@@ -157,27 +159,56 @@ async fn e01_n05_a_tree_that_would_grow_for_ever_stops_at_its_depth() {
     }
 }
 
+/// A host's own agent.
+struct Agent {
+    id: AgentId,
+    depth: u32,
+    token: CancellationToken,
+}
+
+impl LocalAgent for Agent {
+    fn id(&self) -> AgentId {
+        self.id
+    }
+    fn depth(&self) -> u32 {
+        self.depth
+    }
+    fn cwd(&self) -> &Path {
+        Path::new("/")
+    }
+    fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn spec_5_6_a_cap_ends_with_its_run_and_the_depth_of_the_header_is_the_floor() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let able = Obedient {
+        capabilities: subagents_seam::Capabilities::NONE.with_depth_limit(),
+        ..Obedient::new(&probe)
+    };
+    let _registered = service.register("able", able).unwrap();
+    let capped = service.start("able", StartRequest::new(&root, "nest:1:x").max_depth(1)).await.unwrap();
+    assert_eq!(capped.result().await.unwrap().text(), "[DEPTH_EXCEEDED]");
+    // The same agent, resumed by its host: its depth is known, the cap of its earlier run is not.
+    let agent = Agent { id: capped.agent_id(), depth: capped.node().depth, token: CancellationToken::new() };
+    capped.dispose().await.unwrap();
+    let resumed = service.adopt(&agent).unwrap();
+    let below = service.start("it", StartRequest::new(&resumed, "fine")).await.unwrap();
+    assert_eq!((resumed.parent().depth(), below.node().depth), (1, 2));
+    assert_eq!(below.result().await.unwrap().text(), "fine");
+    below.dispose().await.unwrap();
+    quiet(&service, &probe).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn spec_5_1_depth_is_counted_by_the_registry_from_the_adopted_depth() {
-    struct Deep(subagents_seam::CancellationToken);
-    impl subagents_seam::LocalAgent for Deep {
-        fn id(&self) -> subagents_seam::AgentId {
-            subagents_seam::AgentId::new()
-        }
-        fn depth(&self) -> u32 {
-            6
-        }
-        fn cwd(&self) -> &std::path::Path {
-            std::path::Path::new("/")
-        }
-        fn token(&self) -> subagents_seam::CancellationToken {
-            self.0.clone()
-        }
-    }
     let probe = Probe::default();
     let (service, _root) = service_with(&probe, |builder| builder.max_depth(7));
-    let token = subagents_seam::CancellationToken::new();
-    let adopted = service.adopt(&Deep(token.clone())).unwrap();
+    let token = CancellationToken::new();
+    let adopted = service.adopt(&Agent { id: AgentId::new(), depth: 6, token: token.clone() }).unwrap();
     assert_eq!(adopted.parent().depth(), 6);
     let result = service.delegate("it", StartRequest::new(&adopted, "nest:1:x")).await.unwrap();
     assert_eq!(result.text(), "[DEPTH_EXCEEDED]");
@@ -195,9 +226,9 @@ async fn spec_5_1_depth_is_counted_by_the_registry_from_the_adopted_depth() {
 async fn a_cap_of_a_request_holds_for_what_is_below_it() {
     let probe = Probe::default();
     let (service, root) = service(&probe);
-    let provider = crate::support::Obedient {
+    let provider = Obedient {
         capabilities: subagents_seam::Capabilities::NONE.with_depth_limit(),
-        ..crate::support::Obedient::new(&probe)
+        ..Obedient::new(&probe)
     };
     let _registration = service.register("able", provider).unwrap();
     let request = StartRequest::new(&root, "nest:1:nest:1:x").max_depth(2);
