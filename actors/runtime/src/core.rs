@@ -441,7 +441,7 @@ impl RunCore {
     /// Settles the run, once. Whoever comes second changes nothing.
     pub(crate) fn settle(self: &Arc<Self>, ending: Ending) {
         if self.state().is_settled() {
-            return;
+            return drop(Contained::new(ending));
         }
         let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
         let mut outcome = Some(conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown()));

@@ -254,7 +254,11 @@ fn judge_start<'p>(
     let mut child = match (started, cancelled) {
         (Ok(child), None) => Contained::new(child),
         (Ok(child), Some(error)) => return Err(Undone::Late(Contained::new(child), error)),
-        (Err(_), Some(error)) | (Err(error), None) => return Err(Undone::Refused(error)),
+        (Err(overruled), Some(error)) => {
+            drop(Contained::new(overruled));
+            return Err(Undone::Refused(error));
+        }
+        (Err(error), None) => return Err(Undone::Refused(error)),
     };
     match catch_unwind(AssertUnwindSafe(|| child.get().is_some_and(|child| child.local_agent().is_some()))) {
         Ok(local) => Ok((child, local)),
@@ -311,7 +315,8 @@ async fn cut_short(
         Raced::Done(Err(panic)) => {
             tracing::warn!(run = %core.id(), message = %message_of(panic), "a start panicked after it was cut short");
         }
-        Raced::Done(Ok(Err(_))) | Raced::Cancelled | Raced::Late => {}
+        Raced::Done(Ok(Err(overruled))) => drop(Contained::new(overruled)),
+        Raced::Cancelled | Raced::Late => {}
     }
 }
 

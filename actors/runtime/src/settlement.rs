@@ -1,5 +1,6 @@
 //! What a run's end is worth: from how the child ended to the one result that everybody gets. Pure.
 
+use crate::race::Contained;
 use std::sync::Arc;
 use subagents_seam::{
     CancelCause, Content, Diagnostic, ResultError, StopReason, SubagentResult, Truncation, Usage,
@@ -55,7 +56,11 @@ pub(crate) fn conclude(
             let text = "what ran the child was lost; start it again";
             Arc::new(SubagentResult::error(Diagnostic::fixed("owner-lost", text)))
         }
-        (_, Some(_)) => Arc::new(SubagentResult::aborted(Content::EMPTY)),
+        (overruled, Some(_)) => {
+            // A child's error is foreign, and so is its destructor.
+            drop(Contained::new(overruled));
+            Arc::new(SubagentResult::aborted(Content::EMPTY))
+        }
     };
     if let Some(result) = Arc::get_mut(&mut settled) {
         match cause {
@@ -170,6 +175,26 @@ mod tests {
         )
         .expect("a value");
         assert_eq!((&late.stop_reason, late.text().as_str()), (&StopReason::TimedOut, "half"));
+    }
+
+    #[test]
+    fn the_destructor_of_an_overruled_error_may_panic() {
+        #[derive(Debug)]
+        struct Nosy;
+        impl std::fmt::Display for Nosy {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("nosy")
+            }
+        }
+        impl std::error::Error for Nosy {}
+        impl Drop for Nosy {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("a destructor of foreign code"));
+            }
+        }
+        let error = ResultError::WaitFailed { message: "late".into(), source: Some(Arc::new(Nosy)) };
+        let settled = conclude(Ending::Returned(Err(error)), Some(&CancelCause::REQUESTED), false, None);
+        assert_eq!(settled.expect("a value").stop_reason, StopReason::Aborted);
     }
 
     #[test]
