@@ -29,6 +29,7 @@ pub struct Command {
     pub(crate) environment: Environment,
     pub(crate) stdin_piped: bool,
     pub(crate) stderr_tail: usize,
+    pub(crate) note: Option<String>,
 }
 
 impl Command {
@@ -46,6 +47,7 @@ impl Command {
             environment: Environment::default(),
             stdin_piped: false,
             stderr_tail: STDERR_TAIL,
+            note: None,
         }
     }
 
@@ -102,6 +104,14 @@ impl Command {
         self
     }
 
+    /// What a [`Ledger`](crate::Ledger) says of the child beside its program, such as whom it works for. Not shown to
+    /// the child.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
     /// The program, as it was given.
     pub fn program(&self) -> &OsStr {
         &self.program
@@ -127,7 +137,7 @@ impl Command {
         let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
         let file = lookup::find_program(&self.program, &self.cwd, path)?;
         lookup::check_interpreter(&file, path)?;
-        Process::start(self, &file, &environment)
+        Process::start(self, &file, environment)
     }
 
     /// Refuses what no `exec` can take, with the place of it, which the kernel's own error does not tell.

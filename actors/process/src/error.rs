@@ -95,6 +95,46 @@ impl SpawnError {
     }
 }
 
+/// Why a ledger could not be kept. Each variant has a stable [`code`](Self::code). No child is concerned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The folder cannot be made, read or written.
+    #[error("the ledger in {} cannot be kept: {source}; name a folder that this user may write to, or do without", .folder.display())]
+    Unusable {
+        /// The folder that was asked for.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A child was started whose record could not be written.
+    #[error("a child could not be recorded in the ledger {}: {source}; make room there: until then only the watchdog knows of it", .folder.display())]
+    NotRecorded {
+        /// The folder of this process's records.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// This process has a ledger. Two would each know a part.
+    #[error("this process keeps a ledger already; share the one there is, or drop it first")]
+    AlreadyOpen,
+    /// There is no `/proc` that tells one boot, and one process, from another.
+    #[error("a ledger needs Linux with /proc mounted; do without one here")]
+    Unsupported,
+}
+
+impl LedgerError {
+    /// A stable name for programs to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } => "LEDGER_UNUSABLE",
+            Self::NotRecorded { .. } => "LEDGER_NOT_RECORDED",
+            Self::AlreadyOpen => "LEDGER_ALREADY_OPEN",
+            Self::Unsupported => "LEDGER_UNSUPPORTED",
+        }
+    }
+}
+
 /// Why nothing more can be written to a child.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

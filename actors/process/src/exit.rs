@@ -96,12 +96,7 @@ impl ExitWatch {
 
     /// The exit, if there is one. Does not block.
     pub(crate) fn peek(&self) -> Option<Exit> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        match waitid(WaitId::Pid(self.pid), options) {
-            Ok(None) | Err(rustix::io::Errno::INTR) => None,
-            Ok(Some(status)) => Some(exit_of(&status)),
-            Err(_) => Some(Exit::Unknown),
-        }
+        peek(self.pid)
     }
 
     /// Waits for the exit. Cancel-safe.
@@ -128,6 +123,16 @@ impl ExitWatch {
     #[cfg(not(target_os = "linux"))]
     async fn changed(&self) {
         tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+/// The exit of a child that is not reaped, if there is one. Does not block.
+pub(crate) fn peek(pid: Pid) -> Option<Exit> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    match waitid(WaitId::Pid(pid), options) {
+        Ok(None) | Err(rustix::io::Errno::INTR) => None,
+        Ok(Some(status)) => Some(exit_of(&status)),
+        Err(_) => Some(Exit::Unknown),
     }
 }
 

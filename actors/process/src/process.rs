@@ -3,34 +3,37 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use rustix::process::{Pid, Signal};
-use tokio::process::Child;
+use rustix::process::Signal;
+use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::command::Command;
 use crate::error::SpawnError;
 use crate::exit::{Exit, ExitWatch};
-use crate::group::Group;
+use crate::launch;
+use crate::leash::Leash;
 use crate::lookup;
+use crate::scope::VARIABLE;
 use crate::stdin::{SharedPipe, Stdin};
 use crate::stdout::Stdout;
 use crate::tail::StderrTail;
 use crate::teardown::Teardown;
+use crate::warden::Warden;
 
-/// A child process that leads its own process group.
+/// A child process that leads its own process group, and bears a tag by which all that descends from it is found.
 ///
 /// # Drop
 ///
-/// Dropping it sends `SIGKILL` to the whole group, at once, unless the group is known to be gone. The drop does
-/// not block, spawn or panic, inside or outside a runtime; the exit is not waited for. The child goes to a task that
-/// waits on the runtime where it was started, and reaps it as soon as it is dead and that runtime is driven. Where that
-/// runtime is gone, tokio reaps it, as long as any other with an I/O driver lives, when the next child ends at the latest.
+/// Dropping it sends `SIGKILL` to the whole group, at once, and has everything else that descends from the child looked
+/// for and killed, unless all is known to be gone. The drop does not block, spawn or panic, inside or outside a runtime;
+/// neither exit nor search is waited for: a thread of this crate sees to both, and reaps the child.
 /// To end a child in order, and to know that it is gone, call [`terminate`](Self::terminate).
 ///
 /// # Zombies
@@ -39,17 +42,13 @@ use crate::teardown::Teardown;
 /// cannot be given to a stranger while we may still signal it. Do not keep a `Process` for its exit's sake.
 #[derive(Debug)]
 pub struct Process {
-    /// Taken by the drop alone.
-    child: Option<Child>,
-    pub(crate) group: Group,
+    pub(crate) leash: Leash,
     pub(crate) exit: OnceLock<Exit>,
     pub(crate) stdout: Option<Stdout>,
     pub(crate) input: SharedPipe,
     pub(crate) teardown: Option<Teardown>,
     id: u32,
-    watch: Arc<ExitWatch>,
-    /// Where the drop sends a child that is still dying.
-    undertaker: Option<oneshot::Sender<Child>>,
+    watch: ExitWatch,
     stdin: Option<Stdin>,
     stderr: StderrTail,
     /// Reads stderr; a drop of the set ends it.
@@ -57,52 +56,56 @@ pub struct Process {
 }
 
 impl Process {
-    /// The one place in the workspace that starts a process. Everything about `command` has been checked.
+    /// The one place in the workspace that starts a child. Everything about `command` has been checked.
     pub(crate) fn start(
         command: &Command,
         file: &Path,
-        environment: &BTreeMap<OsString, OsString>,
+        mut environment: BTreeMap<OsString, OsString>,
     ) -> Result<Self, SpawnError> {
         let failed = |source| SpawnError::SpawnFailed { program: file.to_owned(), source };
-        let runtime = Handle::try_current().map_err(|_| {
+        Handle::try_current().map_err(|_| {
             failed(io::Error::other("there is no tokio runtime here to watch over the child"))
         })?;
+        let warden = Warden::current().map_err(failed)?;
         #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
-        let mut builder = tokio::process::Command::new(file);
+        let mut builder = std::process::Command::new(file);
         builder
-            .arg0(&command.program)
-            .args(&command.args)
             .current_dir(&command.cwd)
-            .env_clear()
-            .envs(environment)
             .stdin(if command.stdin_piped { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // Whatever the terminal sends to the host's group (Ctrl-C) is the host's to pass on.
             .process_group(0);
-        let mut child = builder.spawn().map_err(|error| {
+        let (tag, variable) = warden.next_tag();
+        environment.insert(VARIABLE.into(), variable);
+        let arguments = std::iter::once(&command.program).chain(&command.args);
+        launch::execute(&mut builder, file, arguments, &environment, warden.sets_limits().then_some(tag))
+            .map_err(failed)?;
+        let child = builder.spawn().map_err(|error| {
             let args = command.args.iter().map(|arg| arg.len() + 1).sum();
             lookup::explain(file, args, error)
         })?;
-
-        let pipes = (child.stdout.take(), child.stderr.take());
-        let id = child.id().and_then(|id| Some((id, Pid::from_raw(i32::try_from(id).ok()?)?)));
-        let ((Some(stdout), Some(stderr)), Some((id, pid))) = (pipes, id) else {
-            // Cannot happen: the child was asked for with pipes and has not been awaited.
-            return Err(failed(io::Error::other("the child has no pipes or no id")));
+        let id = child.id();
+        // From here on a return or a panic ends it.
+        let leash = Leash::new(child, warden, tag);
+        let mut leash = leash.ok_or_else(|| failed(io::Error::other("the child has no proper id")))?;
+        leash.record(file, command.note.as_deref());
+        let pipes = leash.child().map(|child| (child.stdin.take(), child.stdout.take(), child.stderr.take()));
+        let Some((stdin, Some(stdout), Some(stderr))) = pipes else {
+            return Err(failed(io::Error::other("the child has no pipes")));
         };
+        let stdin = stdin.map(|stdin| pipe::Sender::from_owned_fd(OwnedFd::from(stdin)));
+        let stdin = stdin.transpose().map_err(failed)?;
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(failed)?;
+        let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(failed)?;
         let (stderr, drain) = StderrTail::new(stderr, command.stderr_tail);
         let mut tasks = JoinSet::new();
         tasks.spawn(drain);
-        let watch = Arc::new(ExitWatch::new(pid));
-        let (undertaker, sent) = oneshot::channel();
-        // It ends with the process: at once where nothing is sent.
-        drop(runtime.spawn(reap_when_dead(sent, watch.clone())));
-        let input = SharedPipe::new(child.stdin.take());
+        let watch = ExitWatch::new(leash.pid());
+        let input = SharedPipe::new(stdin);
         tracing::debug!(pid = id, program = %file.display(), "started a child process");
         Ok(Self {
-            child: Some(child),
-            group: Group::new(pid),
+            leash,
             exit: OnceLock::new(),
             stdout: Some(Stdout::new(stdout)),
             stdin: command.stdin_piped.then(|| Stdin::new(input.clone())),
@@ -110,7 +113,6 @@ impl Process {
             teardown: None,
             id,
             watch,
-            undertaker: Some(undertaker),
             stderr,
             _drain: tasks,
         })
@@ -120,6 +122,12 @@ impl Process {
     /// [`kill`](Self::kill) and [`terminate`](Self::terminate).
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// The process id of the watchdog that ends this child and all that descends from it if the host is killed; `None`
+    /// where it could not be started. There is one for all children of this process.
+    pub fn watchdog(&self) -> Option<u32> {
+        self.leash.warden().watchdog()
     }
 
     /// The child's stdin, once; `None` when it was taken, or not asked for by
@@ -157,19 +165,16 @@ impl Process {
         Some(*self.exit.get_or_init(|| exit))
     }
 
-    /// Sends `SIGKILL` to the whole group, now, unless it is known to be gone. Does not wait;
-    /// [`terminate`](Self::terminate) afterwards does.
+    /// Sends `SIGKILL` to the whole group, now, unless it is known to be gone. Does not wait, and reaches nobody who has
+    /// left the group; [`terminate`](Self::terminate) afterwards does both.
     pub fn kill(&mut self) {
-        self.group.signal(Signal::KILL);
+        self.leash.group.signal(Signal::KILL);
     }
 
     /// Reaps the child, once its exit is known.
     pub(crate) fn reap(&mut self) {
-        if self.exit().is_some()
-            && let Some(child) = &mut self.child
-        {
-            // An error says that somebody else has reaped it.
-            let _ = child.try_wait();
+        if self.exit().is_some() {
+            self.leash.reap();
         }
     }
 }
@@ -177,29 +182,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.input.close();
-        if !self.group.known_empty() {
-            if self.exit().is_none() {
-                tracing::debug!(pid = self.id, "killing the group of a dropped child process");
-            }
-            // Before reaping, so that the number is still ours.
-            self.kill();
-        }
-        self.reap();
-        if self.exit().is_none()
-            && let (Some(child), Some(undertaker)) = (self.child.take(), self.undertaker.take())
-        {
-            // Where the runtime is gone it comes back, and is tokio's by its drop.
-            let _ = undertaker.send(child);
-        }
-    }
-}
-
-/// Not left to tokio's queue of orphans, which is looked at when a `SIGCHLD` comes: a child that dies on its way into the
-/// queue stays a zombie until another child ends, which may be never.
-async fn reap_when_dead(sent: oneshot::Receiver<Child>, watch: Arc<ExitWatch>) {
-    if let Ok(mut child) = sent.await {
-        watch.wait().await;
-        // An error says that somebody else has reaped it.
-        let _ = child.try_wait();
+        // The number is given up by the reaping that the drop of the leash may do.
+        let _ = self.exit();
     }
 }

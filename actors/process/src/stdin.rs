@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::process::ChildStdin;
+use tokio::net::unix::pipe::Sender;
 
 use crate::error::StdinError;
 
@@ -46,7 +46,7 @@ impl AsyncWrite for Stdin {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.poll(cx, ChildStdin::poll_flush)
+        self.pipe.poll(cx, Sender::poll_flush)
     }
 
     /// Closes the pipe, as a drop does.
@@ -68,13 +68,13 @@ pub(crate) struct SharedPipe(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    pipe: Option<ChildStdin>,
+    pipe: Option<Sender>,
     /// Of a write that waits: when the pipe is taken away, nothing else would wake it.
     waiting: Option<Waker>,
 }
 
 impl SharedPipe {
-    pub(crate) fn new(pipe: Option<ChildStdin>) -> Self {
+    pub(crate) fn new(pipe: Option<Sender>) -> Self {
         Self(Arc::new(Mutex::new(State { pipe, waiting: None })))
     }
 
@@ -93,7 +93,7 @@ impl SharedPipe {
     fn poll<T>(
         &self,
         cx: &mut Context<'_>,
-        poll: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<T>>,
+        poll: impl FnOnce(Pin<&mut Sender>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         let mut state = self.lock();
         let Some(pipe) = &mut state.pipe else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };

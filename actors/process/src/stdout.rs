@@ -1,11 +1,12 @@
 //! Reading from a child, in portions or in lines.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::process::ChildStdout;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::error::FrameError;
 use crate::framing::LineFramer;
@@ -15,14 +16,19 @@ const PORTION: usize = 16 * 1024;
 
 /// The child's stdout. Whoever takes it reads it to its end, or drops it: a child that writes more than a pipe
 /// holds (64 KiB on Linux) waits for a reader. Dropping it makes the child's next write fail (`SIGPIPE`).
-#[derive(Debug)]
 pub struct Stdout {
-    pipe: ChildStdout,
+    pipe: Receiver,
     portion: Box<[u8]>,
 }
 
+impl fmt::Debug for Stdout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stdout").finish_non_exhaustive()
+    }
+}
+
 impl Stdout {
-    pub(crate) fn new(pipe: ChildStdout) -> Self {
+    pub(crate) fn new(pipe: Receiver) -> Self {
         Self { pipe, portion: vec![0; PORTION].into_boxed_slice() }
     }
 

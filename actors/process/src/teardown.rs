@@ -1,7 +1,6 @@
 //! Ending a child: ask, insist, force, and say what came of it (`SPEC 17.7`).
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -10,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::exit::Exit;
 use crate::process::Process;
 use crate::stdout::Stdout;
+use crate::sweep::Bag;
 
 /// How long what a child leaves behind in its group may take to follow it by itself.
 const STRAGGLERS: Duration = Duration::from_millis(100);
@@ -17,6 +17,9 @@ const STRAGGLERS: Duration = Duration::from_millis(100);
 /// The pauses between two looks at a group without its leader.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long after its bound a search may still answer.
+const OVERTIME: Duration = Duration::from_millis(500);
 
 /// From this pause on, a look also tells zombies from the living.
 const THOROUGH_FROM: Duration = Duration::from_millis(8);
@@ -76,19 +79,22 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Teardown {
-    /// No member of the group is alive, and the child is reaped.
+    /// Nothing that descends from the child is alive, and the child is reaped.
     Gone {
-        /// What it took.
+        /// What it took to end the group.
         stage: Stage,
         /// How the child itself ended.
         exit: Exit,
+        /// How many had left the group, and were found and killed.
+        escaped: u32,
     },
-    /// Even after `SIGKILL` something is left when the time is up: a process that waits in the kernel, or that we
-    /// may not signal.
+    /// Even after `SIGKILL` something is left when the time is up: a process that waits in the kernel, that we may not
+    /// signal, or that forks faster than it can be caught.
     Leaked {
         /// The child's process id, which is the group's.
         pid: u32,
-        /// The members of the group that are alive, where the system tells.
+        /// Who is alive, in the group or out of it, where the system tells. Empty where they come and go faster than
+        /// they can be seen.
         members: Vec<u32>,
         /// How the child itself ended, if it did.
         exit: Option<Exit>,
@@ -103,13 +109,14 @@ impl Teardown {
 }
 
 impl Process {
-    /// Ends the child and its whole process group: closes stdin, then `SIGTERM`, then `SIGKILL`, each with the
-    /// patience that `ladder` gives, and then waits until no member of the group is alive, zombies not counted
-    /// (`SPEC 17.7`). Returns as soon as that is so, and in any case soon after the sum of the three bounds.
+    /// Ends the child and all that descends from it: closes stdin, then `SIGTERM` to the group, then `SIGKILL`, each
+    /// with the patience that `ladder` gives. Then whoever has left the group is looked for, stopped and killed: other
+    /// sessions, daemons, orphans. It waits until nobody is alive, zombies not counted (`SPEC 17.7`). Returns as soon
+    /// as that is so, and in any case soon after the sum of the three bounds.
     ///
     /// A stdin that was taken is closed too. A stdout that was not is read and thrown away, so that a child which
     /// has much to say can end; one that was taken is its owner's to read. When the child ends by itself, what it
-    /// leaves in its group gets 100 ms to follow before the next step.
+    /// leaves in its group gets 100 ms to follow before the next step; what it leaves elsewhere gets none.
     ///
     /// Idempotent: called again, it gives the same answer, or after a leak tries again. Cancel-safe: a dropped
     /// future leaves a child that can be terminated again, or dropped.
@@ -117,40 +124,71 @@ impl Process {
         if let Some(done @ Teardown::Gone { .. }) = &self.teardown {
             return done.clone();
         }
-        let mut discard = pin!(discard(self.stdout.take()));
-        let stdin_was_open = self.input.close();
+        let discard = discard(self.stdout.take());
+        let teardown = tokio::select! {
+            teardown = self.descend(ladder) => teardown,
+            never = discard => match never {},
+        };
+        match &teardown {
+            Teardown::Gone { stage, exit, escaped } => {
+                tracing::debug!(pid = self.id(), ?stage, %exit, escaped, "a child process is gone");
+                self.leash.set_gone();
+            }
+            Teardown::Leaked { members, .. } => {
+                tracing::warn!(pid = self.id(), ?members, "a child process could not be ended in time");
+            }
+        }
+        self.teardown.insert(teardown).clone()
+    }
 
+    async fn descend(&mut self, ladder: Ladder) -> Teardown {
+        // Before its input ends: a quick child is gone right after.
+        let exited = self.exit().is_some();
+        let stdin_was_open = self.input.close();
         let steps = [
-            (Stage::Exited, (self.exit().is_some()).then_some(Duration::ZERO)),
+            (Stage::Exited, exited.then_some(Duration::ZERO)),
             (Stage::Eof, stdin_was_open.then_some(ladder.eof)),
             (Stage::Term, Some(ladder.term)),
-            (Stage::Kill, Some(ladder.kill)),
         ];
         for (stage, bound) in steps {
             let Some(bound) = bound else { continue };
             tracing::debug!(pid = self.id(), ?stage, ?bound, "teardown of a child process");
-            match stage {
-                Stage::Exited | Stage::Eof => {}
-                Stage::Term => {
-                    self.group.signal(Signal::TERM);
-                    // A stopped process would not hear of it until somebody continued it.
-                    self.group.signal(Signal::CONT);
-                }
-                Stage::Kill => self.group.signal(Signal::KILL),
+            if stage == Stage::Term {
+                self.leash.group.signal(Signal::TERM);
+                // A stopped process would not hear of it until somebody continued it.
+                self.leash.group.signal(Signal::CONT);
             }
-            let gone = tokio::select! {
-                gone = self.gone_within(stage, bound) => gone,
-                never = &mut discard => match never {},
-            };
-            if let (true, Some(exit)) = (gone, self.exit()) {
-                tracing::debug!(pid = self.id(), ?stage, %exit, "a child process is gone");
-                return self.teardown.insert(Teardown::Gone { stage, exit }).clone();
+            if self.gone_within(stage, bound).await {
+                return self.sweep(stage, ladder.kill).await;
             }
         }
+        tracing::debug!(pid = self.id(), stage = ?Stage::Kill, bound = ?ladder.kill, "teardown of a child process");
+        self.sweep(Stage::Kill, ladder.kill).await
+    }
 
-        let members = self.group.members().unwrap_or_default();
-        tracing::warn!(pid = self.id(), ?members, "a child process could not be ended in time");
-        self.teardown.insert(Teardown::Leaked { pid: self.id(), members, exit: self.exit() }).clone()
+    /// Ends what is left, in the group and out of it, and waits for it.
+    async fn sweep(&mut self, stage: Stage, bound: Duration) -> Teardown {
+        let end = Instant::now() + bound;
+        let hunt = self.leash.hunt(bound);
+        if stage == Stage::Kill {
+            self.leash.group.signal(Signal::KILL);
+        }
+        // It keeps to the bound by itself; a thread that gets no time to run must not hold us up.
+        let bag = timeout_at(end + OVERTIME, hunt).await.ok().and_then(Result::ok);
+        let group_gone = stage < Stage::Kill || self.gone_within(stage, end - Instant::now()).await;
+        let bag = bag.unwrap_or_else(|| Bag { restless: true, ..Bag::default() });
+        match self.exit() {
+            Some(exit) if group_gone && bag.left.is_empty() && !bag.restless => {
+                Teardown::Gone { stage, exit, escaped: bag.escaped }
+            }
+            exit => {
+                let mut members = self.leash.group.members().unwrap_or_default();
+                members.extend(bag.left);
+                members.sort_unstable();
+                members.dedup();
+                Teardown::Leaked { pid: self.id(), members, exit }
+            }
+        }
     }
 
     /// Waits until the child is reaped and its group empty; false when `bound` is over before that.
@@ -164,9 +202,9 @@ impl Process {
             end = Instant::now() + STRAGGLERS;
         }
         let mut pause = FIRST_PAUSE;
-        while !self.group.is_empty(pause >= THOROUGH_FROM) {
+        while !self.leash.group.is_empty(pause >= THOROUGH_FROM) {
             if Instant::now() >= end {
-                return self.group.is_empty(true);
+                return self.leash.group.is_empty(true);
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

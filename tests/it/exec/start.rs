@@ -33,7 +33,8 @@ async fn the_environment_is_scrubbed_and_says_how_deep_the_child_is() {
         assert!(variables.contains(&wanted), "{wanted:?} is not in\n{text}");
     }
     for (name, _) in variables {
-        let ours = ["GIVEN_TOKEN", "SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH"].contains(&name);
+        let ours =
+            ["GIVEN_TOKEN", "SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_SCOPE"].contains(&name);
         let secret = ["KEY", "PASSWORD", "SECRET", "TOKEN", "SUBAGENTS_"];
         assert!(ours || !secret.iter().any(|part| name.to_uppercase().contains(part)), "{name} came through");
     }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod descendants;
 mod drops;
+mod host;
+mod ledger;
 mod output;
 mod start;
 mod support;

@@ -105,7 +105,7 @@ async fn a_child_gets_its_directory_its_arguments_and_a_clean_environment() {
     let names: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
     assert!(names.contains(&("SUBAGENTS_DEPTH", "1")) && names.contains(&("OPEN_TOKEN", "given")));
     for (name, _) in names {
-        let kept = ["SUBAGENTS_DEPTH", "OPEN_TOKEN"].contains(&name);
+        let kept = ["SUBAGENTS_DEPTH", "SUBAGENTS_SCOPE", "OPEN_TOKEN"].contains(&name);
         assert!(kept || !(name.starts_with("SUBAGENTS_") || subagents_process::looks_secret(name.as_ref())));
     }
     assert_eq!(process.wait().await, Exit::Code(0));

@@ -69,3 +69,47 @@ pub(crate) async fn read_all(process: &mut Process) -> Vec<u8> {
     }
     all
 }
+
+/// A word in the arguments of whoever it concerns, which nothing that is tested looks at.
+#[derive(Debug)]
+pub(crate) struct Marker(String);
+
+impl Marker {
+    pub(crate) fn fresh() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        Self(format!("marked-{}-{}-", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The command lines of all that bear it, or sit right below one that does. A zombie has none.
+    pub(crate) fn alive(&self) -> Vec<String> {
+        self.find(|_| true)
+    }
+
+    /// Those that are in another process group.
+    pub(crate) fn outside(&self, group: u32) -> Vec<String> {
+        self.find(|fields| fields[2] != group.to_string())
+    }
+
+    fn find(&self, wanted: impl Fn(&[&str]) -> bool) -> Vec<String> {
+        let mut found: Vec<(u32, String)> = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+            let fields: Vec<_> = rest.split(' ').collect();
+            let ours = line.contains(&self.0) || found.iter().any(|(id, _)| id.to_string() == fields[1]);
+            // A host bears it in its environment, not here.
+            if ours && !["Z", "X"].contains(&fields[0]) && wanted(&fields) {
+                found.push((id, line));
+            }
+        }
+        found.into_iter().map(|(_, line)| line).collect()
+    }
+}

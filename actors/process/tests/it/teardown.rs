@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn stage(teardown: &Teardown) -> (Stage, Exit) {
     match teardown {
-        Teardown::Gone { stage, exit } => (*stage, *exit),
+        Teardown::Gone { stage, exit, .. } => (*stage, *exit),
         Teardown::Leaked { .. } | _ => panic!("{teardown:?}"),
     }
 }

@@ -1,0 +1,112 @@
+//! What happens between fork and exec. The only unsafe code of the house.
+//!
+//! The child sets its own tag, so that it is there before the child can do anything, and then executes the program by
+//! itself: the standard library's way would hand a file that is no program to a shell.
+
+#![allow(unsafe_code, reason = "a hook between fork and exec is unsafe to install")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString, c_char};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::scope::Tag;
+
+/// The limits that hold a tag. Neither has had an effect since Linux 2.4.
+#[cfg(target_os = "linux")]
+const LIMITS: [Resource; 2] = [Resource::Rss, Resource::Locks];
+/// Elsewhere they are in force, or not there.
+#[cfg(not(target_os = "linux"))]
+const LIMITS: [Resource; 0] = [];
+
+/// The tag that this process itself has, if it is the descendant of a host.
+pub(crate) fn own_tag() -> Option<Tag> {
+    LIMITS.into_iter().find_map(|limit| Tag::from_limit(getrlimit(limit).current?))
+}
+
+/// Lets the child that `command` starts have no tag, although this process has one.
+pub(crate) fn untagged(command: &mut Command) {
+    let limits = limits(None);
+    // SAFETY: see `set`.
+    unsafe {
+        command.pre_exec(move || {
+            set(&limits);
+            Ok(())
+        });
+    }
+}
+
+/// Lets `command` execute `file` with these arguments, the first of which is its name, and this environment, with this
+/// tag. Where a hard limit is too low for it, the child goes without.
+pub(crate) fn execute(
+    command: &mut Command,
+    file: &Path,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    environment: &BTreeMap<OsString, OsString>,
+    tag: Option<Tag>,
+) -> io::Result<()> {
+    let file = CString::new(file.as_os_str().as_bytes())?;
+    let arguments = Words::new(arguments.into_iter().map(|argument| argument.as_ref().as_bytes().to_vec()))?;
+    let environment = Words::new(environment.iter().map(|(name, value)| {
+        let mut entry = name.as_bytes().to_vec();
+        entry.push(b'=');
+        entry.extend_from_slice(value.as_bytes());
+        entry
+    }))?;
+    let limits = tag.map(|tag| limits(Some(tag.as_limit())));
+    // SAFETY: see `set`; and `execve` is async-signal-safe, and gets a text and two lists that end as it asks for. The
+    // hook owns them.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(limits) = &limits {
+                set(limits);
+            }
+            libc::execve(file.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+            // It returns only when it failed.
+            Err(io::Error::last_os_error())
+        });
+    }
+    Ok(())
+}
+
+type Limits = [(Resource, Rlimit); LIMITS.len()];
+
+fn limits(value: Option<u64>) -> Limits {
+    LIMITS.map(|limit| {
+        let maximum = getrlimit(limit).maximum;
+        (limit, Rlimit { current: value.or(maximum), maximum })
+    })
+}
+
+/// Between fork and exec: system calls that are async-signal-safe, no allocation, no lock, no global, no panic; the
+/// values were made before the fork.
+fn set(limits: &Limits) {
+    for (limit, values) in limits {
+        // Refused where the hard limit is lower: the variable and the descent are left to find it by.
+        let _ = setrlimit(*limit, *values);
+    }
+}
+
+/// Texts as the system takes them: a list of addresses that ends with a null.
+struct Words {
+    _texts: Vec<CString>,
+    addresses: Vec<usize>,
+}
+
+impl Words {
+    fn new(words: impl Iterator<Item = Vec<u8>>) -> io::Result<Self> {
+        let texts = words.map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        // A text stays where it is when its owner moves.
+        let addresses = texts.iter().map(|text| text.as_ptr().expose_provenance()).chain([0]).collect();
+        Ok(Self { _texts: texts, addresses })
+    }
+
+    fn as_ptr(&self) -> *const *const c_char {
+        self.addresses.as_ptr().cast()
+    }
+}

@@ -1,0 +1,125 @@
+//! What holds a child from the moment it is there, and ends it when it is let go.
+
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::sync::oneshot;
+
+use crate::exit;
+use crate::group::Group;
+use crate::ledger::Record;
+use crate::scope::{Tag, Target};
+use crate::sweep::{Bag, Order};
+use crate::table::{self, Key};
+use crate::warden::Warden;
+
+/// How long what a dropped child leaves is hunted.
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// A child, its group, and its tag. Dropping it kills them all, unless they are known to be gone.
+#[derive(Debug)]
+pub(crate) struct Leash {
+    pub(crate) group: Group,
+    /// Taken by the reaping.
+    child: Option<Child>,
+    pid: Pid,
+    warden: Arc<Warden>,
+    tag: Tag,
+    /// None where the system has no table of processes.
+    root: Option<Key>,
+    /// In the ledger, where one is kept.
+    record: Option<Record>,
+    /// Nothing of the child is left.
+    gone: bool,
+}
+
+impl Leash {
+    /// Of a child that was just started. `None` where it has no proper id, which cannot be.
+    pub(crate) fn new(child: Child, warden: Arc<Warden>, tag: Tag) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
+        let root = table::entry(pid.as_raw_nonzero().get()).map(|entry| entry.key);
+        Some(Self {
+            group: Group::new(pid),
+            child: Some(child),
+            pid,
+            warden,
+            tag,
+            root,
+            record: None,
+            gone: false,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn warden(&self) -> &Warden {
+        &self.warden
+    }
+
+    pub(crate) fn child(&mut self) -> Option<&mut Child> {
+        self.child.as_mut()
+    }
+
+    /// Records the child in the ledger, where one is kept.
+    pub(crate) fn record(&mut self, program: &Path, note: Option<&str>) {
+        let id = u32::try_from(self.pid.as_raw_nonzero().get()).unwrap_or_default();
+        self.record = self.warden.page().and_then(|page| page.record(self.tag, id, program, note));
+    }
+
+    /// Reaps the child, whose exit is known.
+    pub(crate) fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // An error says that somebody else has reaped it.
+            if let Ok(None) = child.try_wait() {
+                self.child = Some(child);
+            }
+        }
+    }
+
+    /// Ends all that descends from the child, in and out of its group.
+    pub(crate) fn hunt(&self, budget: Duration) -> oneshot::Receiver<Bag> {
+        self.warden.hunted(self.order(budget))
+    }
+
+    /// Nothing is left: the drop has nothing to do.
+    pub(crate) fn set_gone(&mut self) {
+        self.gone = true;
+        self.record = None;
+    }
+
+    fn order(&self, budget: Duration) -> Order {
+        Order {
+            target: Target::Child(self.tag),
+            root: self.root,
+            group: Some(self.pid.as_raw_nonzero().get()),
+            since: self.root.map_or(0, |root| root.start),
+            budget,
+            reply: None,
+            record: None,
+        }
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if self.gone {
+            return;
+        }
+        // Before reaping, so that the number is still ours.
+        self.group.signal(Signal::KILL);
+        let record = self.record.take();
+        self.warden.hunt(Order { record, ..self.order(BUDGET) });
+        if exit::peek(self.pid).is_some() {
+            self.reap();
+        }
+        if let Some(child) = self.child.take() {
+            tracing::debug!(pid = child.id(), "killed the group of a dropped child process");
+            self.warden.bury(child);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What a host has started, kept where the next one finds it.
+//!
+//! A folder for each host, with a file for each child that is not known to be gone, and one for the host itself, which is
+//! locked while the host lives. A host whose lock is free, whose process is not there, and that belongs to this boot of
+//! the machine is dead: what still bears its tags is ended, never a process by its number alone.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LedgerError;
+use crate::scope::{HostTag, Tag, Target};
+use crate::sweep::Order;
+use crate::table;
+use crate::warden::Warden;
+
+/// The file that is locked.
+const HOST: &str = "host.json";
+
+/// How long the search for what one dead host left may take.
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// How long a host may take to write its file.
+const UNWRITTEN: Duration = Duration::from_secs(10);
+
+/// A record of every child that this process starts, in a folder that survives it. For a library it is opt-in.
+///
+/// While a `Ledger` lives, each child of this process has a file in the folder from its start until it is known to be
+/// gone. When this process dies of something that the [watchdog](crate::Process::watchdog) cannot make good either, such
+/// as both being killed, the next one that opens a ledger there finds out, and ends what is left:
+/// [`reap`](Self::reap).
+///
+/// Dropping it ends the recording, and removes the folder of this process where nothing is recorded in it.
+#[derive(Debug)]
+pub struct Ledger {
+    page: Arc<Page>,
+    warden: Arc<Warden>,
+}
+
+/// What a dead host has left in the ledger: a child that nobody saw end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// The process id that the dead host had.
+    pub host: u32,
+    /// The process id that the child had.
+    pub pid: u32,
+    /// The program that it ran; empty where the record was cut off.
+    pub program: String,
+    /// What [`Command::note`](crate::Command::note) said of it.
+    pub note: Option<String>,
+    /// When it was started.
+    pub started: SystemTime,
+}
+
+/// What [`Ledger::reap`] found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reaped {
+    /// The children that dead hosts have left, their delegations interrupted.
+    pub interrupted: Vec<Leftover>,
+    /// How many processes of theirs were alive still, and were ended.
+    pub ended: u32,
+    /// The processes that could not be ended; their host's records stay for the next time.
+    pub alive: Vec<u32>,
+}
+
+/// The records of this process.
+#[derive(Debug)]
+pub(crate) struct Page {
+    folder: PathBuf,
+    /// Locked while it is open.
+    _host: File,
+    fault: Mutex<Option<Arc<LedgerError>>>,
+}
+
+/// One child's record; its drop takes it out.
+#[derive(Debug)]
+pub(crate) struct Record {
+    page: Arc<Page>,
+    /// None where it is to stay.
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HostFile {
+    boot: String,
+    pid: u32,
+    start: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ChildFile {
+    pid: u32,
+    program: String,
+    note: Option<String>,
+    started_ms: u64,
+}
+
+impl Ledger {
+    /// Opens a ledger in `folder`, which is made where it is missing, for this user alone. Only children that are
+    /// started from now on are recorded. Blocks for a few system calls.
+    ///
+    /// # Errors
+    ///
+    /// A [`LedgerError`]: the folder cannot be used, or this process has a ledger already.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, LedgerError> {
+        let folder = folder.as_ref();
+        let unusable = |source| LedgerError::Unusable { folder: folder.to_owned(), source };
+        let warden = Warden::current().map_err(unusable)?;
+        let boot = table::boot_id().ok_or(LedgerError::Unsupported)?;
+        let me = table::own_entry().ok_or(LedgerError::Unsupported)?;
+        make_private(folder).map_err(unusable)?;
+        let own = folder.join(warden.host().to_string());
+        let page = warden.open_page(|| {
+            make_private(&own)?;
+            let mut host = File::create(own.join(HOST))?;
+            host.lock()?;
+            let record = HostFile { boot, pid: std::process::id(), start: me.key.start };
+            host.write_all(&serde_json::to_vec(&record)?)?;
+            Ok(Page { folder: own.clone(), _host: host, fault: Mutex::default() })
+        });
+        match page {
+            None => Err(LedgerError::AlreadyOpen),
+            Some(Ok(page)) => Ok(Self { page, warden }),
+            Some(Err(source)) => {
+                let _ = remove(&own);
+                Err(unusable(source))
+            }
+        }
+    }
+
+    /// Ends what dead hosts have left alive, and tells what they had under way. Their records are removed, but for
+    /// those of hosts with processes that could not be ended.
+    ///
+    /// Not cancel-safe in what it tells: a host that was done with when the future was dropped is not told again.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Unusable`] where the folder cannot be read. Records that cannot be read are told without details.
+    pub async fn reap(&self) -> Result<Reaped, LedgerError> {
+        let mut reaped = Reaped::default();
+        let folder = self.page.folder.parent().unwrap_or(&self.page.folder);
+        let unusable = |source| LedgerError::Unusable { folder: folder.to_owned(), source };
+        let boot = table::boot_id().ok_or(LedgerError::Unsupported)?;
+        for entry in fs::read_dir(folder).map_err(unusable)?.flatten() {
+            let folder = entry.path();
+            let Some(tag) = entry.file_name().to_str().and_then(HostTag::parse) else { continue };
+            if tag == self.warden.host() {
+                continue;
+            }
+            // The lock is held until its records are gone, so that two of us do not tell the same.
+            let Some((lock, host)) = dead(&folder, &boot) else { continue };
+            reaped.interrupted.extend(records(&folder, host.pid));
+            let mut alive = Vec::new();
+            if host.boot == boot {
+                let bag = self.warden.hunted(Order {
+                    target: Target::Host(tag),
+                    root: None,
+                    group: None,
+                    since: host.start,
+                    budget: BUDGET,
+                    reply: None,
+                    record: None,
+                });
+                let bag = bag.await.unwrap_or_default();
+                reaped.ended += bag.ended.saturating_sub(u32::try_from(bag.left.len()).unwrap_or(u32::MAX));
+                alive = bag.left;
+            }
+            if alive.is_empty() {
+                remove(&folder).map_err(unusable)?;
+            }
+            reaped.alive.extend(alive);
+            drop(lock);
+        }
+        Ok(reaped)
+    }
+
+    /// Why the recording is not whole: the first record that could not be written, on a full disk for example. The
+    /// children run all the same.
+    pub fn fault(&self) -> Option<Arc<LedgerError>> {
+        self.page.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.warden.close_page();
+    }
+}
+
+impl Page {
+    /// Records a child. Without a record it is a child all the same.
+    pub(crate) fn record(
+        self: &Arc<Self>,
+        tag: Tag,
+        pid: u32,
+        program: &Path,
+        note: Option<&str>,
+    ) -> Option<Record> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let record = ChildFile {
+            pid,
+            program: program.to_string_lossy().into_owned(),
+            note: note.map(str::to_owned),
+            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+        };
+        let file = self.folder.join(format!("{tag}.json"));
+        let written = serde_json::to_vec(&record).map_err(io::Error::from);
+        let written = written.and_then(|bytes| fs::write(&file, bytes));
+        // Its drop takes it out, half written or not.
+        let kept = Record { page: self.clone(), file: Some(file) };
+        match written {
+            Ok(()) => Some(kept),
+            Err(source) => {
+                kept.page.report(source);
+                None
+            }
+        }
+    }
+
+    fn report(&self, source: io::Error) {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        if fault.is_none() {
+            let error = LedgerError::NotRecorded { folder: self.folder.clone(), source };
+            tracing::warn!(%error, "the ledger is not whole");
+            *fault = Some(Arc::new(error));
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // An error says that there are records in it still, or that somebody was faster.
+        let _ = fs::remove_file(self.folder.join(HOST)).and_then(|()| fs::remove_dir(&self.folder));
+    }
+}
+
+impl Record {
+    /// Leaves it in the ledger.
+    pub(crate) fn keep(mut self) {
+        self.file = None;
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // What cannot be removed is reported once more by the next host, no more.
+        let _ = self.file.as_ref().map(fs::remove_file);
+    }
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The lock and the record of a host, where it is dead.
+fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
+    let file = folder.join(HOST);
+    let lock = File::options().read(true).write(true).open(&file).ok()?;
+    match lock.try_lock() {
+        // A file system without locks leaves it to the process to tell.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+        Err(TryLockError::WouldBlock) => return None,
+    }
+    // It may have been done with between the opening and the lock.
+    let host: HostFile = match serde_json::from_slice(&fs::read(&file).ok()?) {
+        Ok(host) => host,
+        // Just being written, or left so by a host that had no room for it.
+        Err(_) if lock.metadata().ok()?.modified().ok()?.elapsed().ok()? < UNWRITTEN => return None,
+        Err(_) => HostFile { boot: String::new(), pid: 0, start: 0 },
+    };
+    let there = host.boot == boot
+        && i32::try_from(host.pid)
+            .ok()
+            .and_then(table::entry)
+            .is_some_and(|entry| entry.key.start == host.start && entry.alive);
+    (!there).then_some((lock, host))
+}
+
+fn records(folder: &Path, host: u32) -> Vec<Leftover> {
+    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let files = files.flatten().filter(|file| file.file_name() != HOST);
+    let leftovers = files.filter_map(|file| {
+        let read = fs::read(file.path()).ok()?;
+        // Cut off, by a full disk for example: that there was one is known all the same.
+        let child = serde_json::from_slice(&read).unwrap_or(ChildFile {
+            pid: 0,
+            program: String::new(),
+            note: None,
+            started_ms: 0,
+        });
+        Some(Leftover {
+            host,
+            pid: child.pid,
+            program: child.program,
+            note: child.note,
+            started: UNIX_EPOCH + Duration::from_millis(child.started_ms),
+        })
+    });
+    leftovers.collect()
+}
+
+/// Only what a ledger has put there: a folder that is something else is left alone.
+fn remove(folder: &Path) -> io::Result<()> {
+    for file in fs::read_dir(folder)?.flatten() {
+        if file.path().extension().is_some_and(|extension| extension == "json") && file.file_name() != HOST {
+            fs::remove_file(file.path())?;
+        }
+    }
+    match fs::remove_file(folder.join(HOST)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    fs::remove_dir(folder)
+}

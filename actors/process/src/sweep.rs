@@ -1,0 +1,318 @@
+//! Carries hunts out: many at once over one reading of the table, since reading it is what costs.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::oneshot;
+
+use crate::hunt::{End, Hunt, Step};
+use crate::ledger::Record;
+use crate::pidfd::Pidfd;
+use crate::scope::{HostTag, Tag, Target};
+use crate::table::{self, Entry, Key, Scan};
+
+/// How long one chase lasts.
+const CHASE: Duration = Duration::from_millis(15);
+/// Between two looks, when all that can be done is to wait for the kernel.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What is to be ended.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) target: Target,
+    /// The child itself, by which its descendants are found even where they bear no mark.
+    pub(crate) root: Option<Key>,
+    /// The group that it leads: what is found outside has escaped a kill of the group.
+    pub(crate) group: Option<i32>,
+    /// Nothing that began earlier is ours, whatever it bears.
+    pub(crate) since: u64,
+    pub(crate) budget: Duration,
+    /// Nobody waits where a child was dropped.
+    pub(crate) reply: Option<oneshot::Sender<Bag>>,
+    /// Of such a child, until it is gone.
+    pub(crate) record: Option<Record>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bag {
+    /// How many were found alive, at one time or another.
+    pub(crate) ended: u32,
+    /// How many of them were outside the group.
+    pub(crate) escaped: u32,
+    /// Who is alive still.
+    pub(crate) left: Vec<u32>,
+    /// Nobody is seen, yet they come and go.
+    pub(crate) restless: bool,
+}
+
+#[derive(Debug)]
+struct Active {
+    order: Order,
+    hunt: Hunt,
+    members: HashMap<Key, Member>,
+    escaped: HashSet<Key>,
+    /// Those alive at the last look.
+    alive: Vec<Key>,
+}
+
+#[derive(Debug)]
+struct Member {
+    /// It pins the process; none where descriptors ran out, or a filter forbids it.
+    pidfd: Option<Pidfd>,
+    stopped: bool,
+    /// The system refuses: it belongs to somebody else.
+    refused: bool,
+}
+
+/// Places among the active hunts.
+#[derive(Debug, Default)]
+struct Known {
+    keys: HashMap<Key, Vec<usize>>,
+    tags: HashMap<Tag, Vec<usize>>,
+    hosts: HashMap<HostTag, Vec<usize>>,
+}
+
+/// The hunts that are on.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    active: Vec<Active>,
+    /// Whether this process bears a tag, so that all it starts bears the same.
+    nested: bool,
+}
+
+impl Sweep {
+    pub(crate) fn new(nested: bool) -> Self {
+        Self { active: Vec::new(), nested }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    pub(crate) fn begin(&mut self, order: Order) {
+        let hunt = Hunt::new(Instant::now(), order.budget);
+        self.active.push(Active {
+            order,
+            hunt,
+            members: HashMap::new(),
+            escaped: HashSet::new(),
+            alive: Vec::new(),
+        });
+    }
+
+    /// One look at the table, and what follows from it for each hunt. Blocks for some milliseconds.
+    pub(crate) fn round(&mut self) {
+        let Some(scan) = table::scan() else {
+            // No table, no hunt: the group was signalled, and that is all that can be done.
+            for hunt in self.active.drain(..) {
+                hunt.reply(End::Gone);
+            }
+            return;
+        };
+        let found = self.assign(&scan);
+        let now = Instant::now();
+        let (mut chase, mut waits) = (false, true);
+        for (mut active, seen) in std::mem::take(&mut self.active).into_iter().zip(found) {
+            let step = active.see(&seen, scan.complete, now);
+            waits &= step == Step::Kill;
+            match step {
+                Step::Done(end) => {
+                    active.reply(end);
+                    continue;
+                }
+                Step::Stop => active.signal(Signal::STOP),
+                Step::Kill => active.signal(Signal::KILL),
+                Step::Chase => {
+                    active.signal(Signal::STOP);
+                    chase = true;
+                }
+                Step::Look => {}
+            }
+            self.active.push(active);
+        }
+        if chase {
+            self.chase();
+        } else if waits && !self.active.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Who of the table belongs to which hunt.
+    fn assign(&self, scan: &Scan) -> Vec<Vec<Entry>> {
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        let since = self.active.iter().map(|active| active.order.since).min().unwrap_or_default();
+        let young: Vec<_> = scan
+            .entries
+            .iter()
+            .filter(|entry| entry.alive && entry.key.start >= since && entry.key.id != me)
+            .collect();
+        let mut below: HashMap<i32, Vec<&Entry>> = HashMap::new();
+        for entry in &young {
+            below.entry(entry.parent).or_default().push(entry);
+        }
+        let mut found: Vec<HashMap<Key, Entry>> = vec![HashMap::new(); self.active.len()];
+        let known = self.known();
+        for entry in &young {
+            for at in known.keys.get(&entry.key).into_iter().flatten() {
+                found[*at].insert(entry.key, **entry);
+            }
+            for tag in self.marks(entry) {
+                for at in known.tags.get(&tag).into_iter().chain(known.hosts.get(&tag.host())).flatten() {
+                    if entry.key.start >= self.active[*at].order.since {
+                        found[*at].insert(entry.key, **entry);
+                    }
+                }
+            }
+        }
+        // Whoever is below one of them is one of them.
+        for (active, found) in self.active.iter().zip(&mut found) {
+            let mut parents: Vec<_> = found.keys().map(|key| key.id).collect();
+            while let Some(parent) = parents.pop() {
+                for entry in below.get(&parent).into_iter().flatten() {
+                    if entry.key.start >= active.order.since && found.insert(entry.key, **entry).is_none() {
+                        parents.push(entry.key.id);
+                    }
+                }
+            }
+        }
+        found.into_iter().map(|found| found.into_values().collect()).collect()
+    }
+
+    /// By what a process is known to belong to which hunts.
+    fn known(&self) -> Known {
+        let mut known = Known::default();
+        for (at, Active { order, members, .. }) in self.active.iter().enumerate() {
+            match order.target {
+                Target::Child(tag) => known.tags.entry(tag).or_default().push(at),
+                Target::Host(host) => known.hosts.entry(host).or_default().push(at),
+            }
+            for key in members.keys().copied().chain(order.root) {
+                known.keys.entry(key).or_default().push(at);
+            }
+        }
+        known
+    }
+
+    fn marks(&self, entry: &Entry) -> Vec<Tag> {
+        match entry.tag {
+            // All that a host above has started bears its tag; only the variable tells our children apart.
+            Some(tag) if !self.nested => vec![tag],
+            _ => table::marks(entry.key.id),
+        }
+    }
+
+    /// Looks at each process that is newly made, for a while, and kills those that are ours.
+    fn chase(&mut self) {
+        let end = Instant::now() + CHASE;
+        let mut seen = table::newest().unwrap_or_default();
+        let mut caught = vec![0; self.active.len()];
+        while Instant::now() < end {
+            let newest = table::newest().unwrap_or_default();
+            if newest == seen {
+                std::thread::yield_now();
+                continue;
+            }
+            // Numbers begin anew at some point; then only the newest is known to be new.
+            let first = if newest > seen { seen + 1 } else { newest };
+            for id in (first..=newest).rev() {
+                self.catch(id, &mut caught);
+            }
+            seen = newest;
+        }
+        for (active, caught) in self.active.iter_mut().zip(caught) {
+            active.hunt.chased(caught);
+        }
+    }
+
+    /// Kills this one where it is ours.
+    fn catch(&self, id: i32, caught: &mut [usize]) {
+        let Ok(pidfd) = Pidfd::open(id) else { return };
+        let Some(entry) = table::entry(id) else { return };
+        let marks = self.marks(&entry);
+        for (active, caught) in self.active.iter().zip(caught) {
+            let order = &active.order;
+            let ours = entry.key.start >= order.since && marks.iter().any(|tag| order.target.covers(*tag));
+            if ours && pidfd.send(Signal::KILL).is_ok() {
+                *caught += 1;
+            }
+        }
+    }
+}
+
+impl Active {
+    fn see(&mut self, seen: &[Entry], complete: bool, now: Instant) -> Step {
+        for entry in seen {
+            if self.members.contains_key(&entry.key) {
+                continue;
+            }
+            let pidfd = match Pidfd::open(entry.key.id) {
+                Ok(pidfd) => Some(pidfd),
+                // The number of a thread: its process has an entry as well.
+                Err(Errno::INVAL) => continue,
+                Err(_) => None,
+            };
+            // What the descriptor pins must be what was read.
+            if table::entry(entry.key.id).is_some_and(|now| now.key == entry.key) {
+                self.members.insert(entry.key, Member { pidfd, stopped: false, refused: false });
+                if self.order.group.is_some_and(|group| group != entry.group) {
+                    self.escaped.insert(entry.key);
+                }
+            }
+        }
+        self.alive = seen.iter().map(|entry| entry.key).collect();
+        let refused = |key: &Key| self.members.get(key).is_some_and(|member| member.refused);
+        let signalled = self.alive.iter().filter(|key| !refused(key)).copied();
+        self.hunt.see(signalled, complete, now)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        for (key, member) in &mut self.members {
+            if signal == Signal::STOP && std::mem::replace(&mut member.stopped, true) {
+                continue;
+            }
+            if send(*key, member.pidfd.as_ref(), signal) == Err(Errno::PERM) {
+                member.refused = true;
+            }
+        }
+    }
+
+    fn reply(self, end: End) {
+        let left = if end == End::Restless {
+            Vec::new()
+        } else {
+            self.alive.iter().filter_map(|key| u32::try_from(key.id).ok()).collect()
+        };
+        let bag = Bag {
+            ended: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            escaped: u32::try_from(self.escaped.len()).unwrap_or(u32::MAX),
+            left,
+            restless: end == End::Restless,
+        };
+        if bag != Bag::default() {
+            tracing::debug!(target = ?self.order.target, ?bag, "descendants that had left the group were ended");
+        }
+        if let (Some(record), false) = (self.order.record, bag.left.is_empty() && !bag.restless) {
+            // The next host may be luckier.
+            record.keep();
+        }
+        if let Some(reply) = self.order.reply {
+            // An error says that nobody waits any more.
+            let _ = reply.send(bag);
+        }
+    }
+}
+
+fn send(key: Key, pidfd: Option<&Pidfd>, signal: Signal) -> Result<(), Errno> {
+    match pidfd {
+        Some(pidfd) => pidfd.send(signal),
+        // Second best: between this look and the signal the number could change hands.
+        None if table::entry(key.id).is_some_and(|now| now.key == key) => match Pid::from_raw(key.id) {
+            Some(pid) => kill_process(pid, signal),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,187 @@
+//! The system's table of processes, as far as `/proc` shows it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::scope::{Tag, tags_in};
+
+/// A process, told apart from all before and after it with the same number by its start, in ticks since the boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) id: i32,
+    pub(crate) start: u64,
+}
+
+/// What one line of the table says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: Key,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// No zombie, and nothing of the kernel's own.
+    pub(crate) alive: bool,
+    /// Of the limit that the line shows.
+    pub(crate) tag: Option<Tag>,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) entries: Vec<Entry>,
+    /// Everything that was alive at the end of the reading is in it.
+    pub(crate) complete: bool,
+}
+
+/// Flag of a thread of the kernel.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// How long what is made while the table is read is followed.
+const FOLLOWED: Duration = Duration::from_millis(10);
+
+/// Reads it all; `None` where there is no `/proc` to trust.
+///
+/// Whoever is made while it is read has a higher number than all before it, so the newest numbers are read until there is
+/// no newer one: who forks and ends in the meantime cannot slip through.
+pub(crate) fn scan() -> Option<Scan> {
+    let me = i32::try_from(std::process::id()).ok()?;
+    let before = newest();
+    let (mut entries, mut line, mut seen_me) = (Vec::with_capacity(256), Vec::with_capacity(512), false);
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if before.is_some_and(|before| id > before) {
+            // Its turn comes.
+            continue;
+        }
+        if let Some(entry) = read_entry(id, &mut line) {
+            seen_me |= id == me;
+            entries.push(entry);
+        }
+    }
+    let complete = before.is_some_and(|before| follow(before, &mut entries, &mut line));
+    seen_me.then_some(Scan { entries, complete })
+}
+
+/// Reads the processes that were made after the one with this number; false where they come too fast, or the numbers
+/// began anew.
+fn follow(mut read: i32, entries: &mut Vec<Entry>, line: &mut Vec<u8>) -> bool {
+    let end = Instant::now() + FOLLOWED;
+    loop {
+        let Some(newest) = newest().filter(|newest| *newest >= read) else { return false };
+        if newest == read {
+            return true;
+        }
+        // The numbers of threads are among them, and lead to an entry of their process.
+        let made = (read + 1..=newest).filter_map(|id| read_entry(id, line));
+        entries.extend(made);
+        read = newest;
+        if Instant::now() >= end {
+            return false;
+        }
+    }
+}
+
+/// One process; `None` when it is gone.
+pub(crate) fn entry(id: i32) -> Option<Entry> {
+    read_entry(id, &mut Vec::with_capacity(512))
+}
+
+fn read_entry(id: i32, line: &mut Vec<u8>) -> Option<Entry> {
+    line.clear();
+    File::open(format!("/proc/{id}/stat")).ok()?.read_to_end(line).ok()?;
+    parse(id, line)
+}
+
+/// The second field, the name, may hold anything, so the others are counted from its end.
+fn parse(id: i32, line: &[u8]) -> Option<Entry> {
+    let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let flags: u64 = fields.nth(3)?.parse().ok()?;
+    let start = fields.nth(12)?.parse().ok()?;
+    let limit = fields.nth(2)?.parse().ok()?;
+    Some(Entry {
+        key: Key { id, start },
+        parent,
+        group,
+        alive: !matches!(state, b'Z' | b'X' | b'x') && flags & KERNEL_THREAD == 0,
+        tag: Tag::from_limit(limit),
+    })
+}
+
+/// All tags that a process bears, where the line of the table shows none: of the other limit, and of its environment.
+pub(crate) fn marks(id: i32) -> Vec<Tag> {
+    let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).unwrap_or_default();
+    let mut tags: Vec<_> = limits.lines().filter_map(tag_of_row).collect();
+    tags.extend(tags_in(&std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default()));
+    tags
+}
+
+/// From a row like `Max file locks   SOFT   HARD   locks`.
+fn tag_of_row(row: &str) -> Option<Tag> {
+    let values = row.strip_prefix("Max file locks").or_else(|| row.strip_prefix("Max resident set"))?;
+    Tag::from_limit(values.split_ascii_whitespace().next()?.parse().ok()?)
+}
+
+/// The number of the process that was made last, of the whole system.
+pub(crate) fn newest() -> Option<i32> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// What tells this boot of the machine from all others.
+pub(crate) fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+    Some(id.trim().to_owned())
+}
+
+/// This process.
+pub(crate) fn own_entry() -> Option<Entry> {
+    entry(i32::try_from(std::process::id()).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::Tags;
+
+    #[test]
+    fn a_hostile_name_does_not_confuse_the_reading() {
+        let tag = Tags::new(None, None).next();
+        let line = |name: &str, state: char, limit: u64| {
+            format!("7 ({name}) {state} 3 77 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {} 9 10 {limit} 1", 4711)
+        };
+        let read = |line: &str| parse(7, line.as_bytes());
+        let entry = read(&line("a) Z 1 2 (b)", 'S', tag.as_limit())).unwrap();
+        assert_eq!((entry.key.start, entry.parent, entry.group, entry.alive), (4711, 3, 77, true));
+        assert_eq!(entry.tag, Some(tag));
+        let entry = read(&line("sh", 'Z', u64::MAX)).unwrap();
+        assert_eq!((entry.alive, entry.tag), (false, None));
+        assert_eq!(read(""), None);
+        assert_eq!(read("7 (sh) S 3"), None);
+    }
+
+    #[test]
+    fn a_row_of_limits_shows_a_tag() {
+        let tag = Tags::new(None, None).next();
+        assert_eq!(tag_of_row(&format!("Max file locks            {tag} unlimited locks")), Some(tag));
+        assert_eq!(tag_of_row(&format!("Max resident set {tag} {tag} bytes")), Some(tag));
+        assert_eq!(tag_of_row(&format!("Max open files {tag} {tag} files")), None);
+        assert_eq!(
+            tag_of_row("Max file locks            unlimited            unlimited            locks"),
+            None
+        );
+    }
+
+    #[test]
+    fn the_real_table_has_this_process_in_it() {
+        let scan = scan().unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let found = scan.entries.iter().find(|entry| entry.key.id == me).unwrap();
+        assert_eq!(entry(me).unwrap().key, found.key);
+        assert!(found.alive && marks(me).is_empty() && boot_id().unwrap().len() == 36);
+    }
+}

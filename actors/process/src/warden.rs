@@ -1,0 +1,201 @@
+//! What all children of one process share: the tags, the watchdog, and the thread that looks for descendants.
+//!
+//! There is one for the whole process, since the end of the whole process is what the watchdog watches for; it is there
+//! while somebody holds it, and has no effect on anything but our own children. The thread does what would block a
+//! runtime, and needs none: a child may be dropped anywhere.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::launch;
+use crate::ledger::Page;
+use crate::scope::{HostTag, Tag, Tags, VARIABLE};
+use crate::sweep::{Bag, Order, Sweep};
+use crate::watchdog::Watchdog;
+
+/// The pauses between two looks at a child that was killed and is not dead yet.
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+static CURRENT: Mutex<Weak<Warden>> = Mutex::new(Weak::new());
+
+#[derive(Debug)]
+pub(crate) struct Warden {
+    /// A fork of the host has a copy of this and neither thread nor watchdog.
+    host: u32,
+    tags: Tags,
+    shared: Arc<Shared>,
+    page: Mutex<Option<Arc<Page>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Bounded by the number of children: each has one order and one end.
+#[derive(Debug, Default)]
+struct State {
+    orders: Vec<Order>,
+    /// Dropped children that are not reaped.
+    dying: Vec<Child>,
+    watchdog: Option<Watchdog>,
+    /// Nobody holds the warden any more.
+    closing: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Warden {
+    /// The one of this process; starts it where there is none.
+    pub(crate) fn current() -> io::Result<Arc<Self>> {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warden) = current.upgrade()
+            && warden.host == std::process::id()
+        {
+            return Ok(warden);
+        }
+        let variable = std::env::var(VARIABLE).ok();
+        let tags = Tags::new(launch::own_tag(), variable.as_deref());
+        let shared = Arc::<Shared>::default();
+        let (sweep, work) = (Sweep::new(tags.nested()), shared.clone());
+        std::thread::Builder::new().name("subagents-warden".to_owned()).spawn(move || serve(&work, sweep))?;
+        let warden = Arc::new(Self { host: std::process::id(), tags, shared, page: Mutex::default() });
+        *current = Arc::downgrade(&warden);
+        Ok(warden)
+    }
+
+    /// The tag of the next child, and its variable. Sees to it that the watchdog is there before the child is.
+    pub(crate) fn next_tag(&self) -> (Tag, OsString) {
+        self.watch();
+        let tag = self.tags.next();
+        (tag, self.tags.variable(tag))
+    }
+
+    /// Whether a child gets its tag into its limits: not where that of a host above is in them.
+    pub(crate) fn sets_limits(&self) -> bool {
+        !self.tags.nested()
+    }
+
+    /// Elsewhere than on Linux there is nothing that a watchdog could find the descendants by.
+    fn watch(&self) {
+        if cfg!(not(target_os = "linux")) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        if state.watchdog.as_mut().is_some_and(Watchdog::is_alive) {
+            return;
+        }
+        match Watchdog::start(self.tags.host(), launch::own_tag().is_some()) {
+            Ok(watchdog) => state.watchdog = Some(watchdog),
+            Err(error) => {
+                tracing::warn!(%error, "without a watchdog: children outlive this process if it is killed");
+            }
+        }
+    }
+
+    /// What all tags of this process begin with.
+    pub(crate) fn host(&self) -> HostTag {
+        self.tags.host()
+    }
+
+    /// Opens the ledger's page for this process; `None` where it has one.
+    pub(crate) fn open_page(&self, open: impl FnOnce() -> io::Result<Page>) -> Option<io::Result<Arc<Page>>> {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        if page.is_some() {
+            return None;
+        }
+        Some(open().map(|opened| page.insert(Arc::new(opened)).clone()))
+    }
+
+    pub(crate) fn close_page(&self) {
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Removes files where nothing is recorded: not under the lock.
+        drop(page);
+    }
+
+    /// The page to record children in, where a ledger is kept.
+    pub(crate) fn page(&self) -> Option<Arc<Page>> {
+        self.page.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The watchdog's process id, where it is there.
+    pub(crate) fn watchdog(&self) -> Option<u32> {
+        self.shared.lock().watchdog.as_ref().map(Watchdog::id)
+    }
+
+    /// Ends what `order` names. The answer is an error where the thread is gone, which only a fork of the host sees.
+    pub(crate) fn hunt(&self, order: Order) {
+        self.shared.lock().orders.push(order);
+        self.shared.changed.notify_one();
+    }
+
+    /// As [`hunt`](Self::hunt), with an answer.
+    pub(crate) fn hunted(&self, mut order: Order) -> oneshot::Receiver<Bag> {
+        let (reply, bag) = oneshot::channel();
+        order.reply = Some(reply);
+        self.hunt(order);
+        bag
+    }
+
+    /// Reaps a killed child as soon as it is dead.
+    pub(crate) fn bury(&self, child: Child) {
+        self.shared.lock().dying.push(child);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+/// The thread. It ends when nobody holds the warden and everything asked for is done.
+fn serve(shared: &Shared, mut sweep: Sweep) {
+    let mut dying = Vec::new();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut state = shared.lock();
+        while state.orders.is_empty() && state.dying.is_empty() && sweep.is_idle() {
+            if dying.is_empty() {
+                if state.closing {
+                    let watchdog = state.watchdog.take();
+                    drop(state);
+                    return watchdog.into_iter().for_each(Watchdog::dismiss);
+                }
+                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                let waited = shared.changed.wait_timeout(state, pause);
+                (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                break;
+            }
+        }
+        let orders = std::mem::take(&mut state.orders);
+        if !state.dying.is_empty() {
+            pause = FIRST_PAUSE;
+        }
+        dying.append(&mut state.dying);
+        drop(state);
+        for order in orders {
+            sweep.begin(order);
+        }
+        if !sweep.is_idle() {
+            sweep.round();
+        }
+        // An error says that somebody else has reaped it.
+        dying.retain_mut(|child: &mut Child| matches!(child.try_wait(), Ok(None)));
+    }
+}

@@ -1,0 +1,47 @@
+# Outlives its host by a moment. $1: the first twelve digits of the tags of all that the host started.
+# Stdin is the host's lifeline: "bye" or a line of any kind is a farewell, an end without one is the host's death.
+trap '' HUP INT QUIT TERM USR1 USR2 TSTP
+if read -r farewell; then exit 0; fi
+
+# Sets $found to those that bear a tag of the host and are no zombies.
+look() {
+  bearers=$(
+    grep -lE "^Max (file locks|resident set) +$1[0-9]{7} " /proc/[0-9]*/limits 2>/dev/null
+    grep -lE "SUBAGENTS_SCOPE=([0-9]+/)*$1[0-9]{7}" /proc/[0-9]*/environ 2>/dev/null
+  )
+  found=
+  for file in $bearers; do
+    id=${file#/proc/}
+    id=${id%%/*}
+    [ "$id" = $$ ] && continue
+    case " $found " in *" $id "*) continue ;; esac
+    state=
+    while read -r key value _; do
+      case $key in State:) state=$value; break ;; esac
+    done 2>/dev/null < "/proc/$id/status"
+    case $state in Z | X | "") ;; *) found="$found $id" ;; esac
+  done
+}
+
+# Stop them all first, so that nobody forks while the others are killed.
+looks=0 before=none
+while [ $looks -lt 20 ]; do
+  look "$1"
+  [ -z "$found" ] && break
+  [ "$found" = "$before" ] && break
+  kill -STOP $found 2>/dev/null
+  before=$found looks=$((looks + 1))
+done
+
+looks=0 quiet=0
+while [ $looks -lt 200 ]; do
+  look "$1"
+  if [ -z "$found" ]; then
+    quiet=$((quiet + 1))
+    [ $quiet -ge 2 ] && break
+  else
+    quiet=0
+    kill -KILL $found 2>/dev/null
+  fi
+  looks=$((looks + 1))
+done

@@ -1,0 +1,145 @@
+//! Who has left the group is found and ended all the same, and nobody else is touched.
+
+use std::time::Duration;
+
+use subagents_process::{Command, Ladder, Process, Stage, Teardown};
+use tokio::time::timeout;
+
+use crate::support::{Marker, PATIENCE, first_line, sh, until};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Each leaves somebody outside the group who hears nothing but `SIGKILL`, says so, and waits for its input to end.
+/// `$0` marks whoever it concerns.
+const ESCAPES: &[(&str, &str)] = &[
+    ("a session of its own", r#"setsid sh -c 'trap "" TERM HUP; sleep 1000 & wait' "$0" & echo up; read x"#),
+    (
+        "a daemon, forked twice",
+        r#"setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
+    ),
+    ("without its environment", r#"env -i setsid sh -c 'sleep 1000; :' "$0" & echo up; read x"#),
+    (
+        "a daemon without its environment",
+        r#"env -i setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
+    ),
+    (
+        "with one limit changed",
+        r#"ulimit -m unlimited; env -i setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
+    ),
+    (
+        "with the variable only",
+        r#"ulimit -m unlimited; ulimit -x unlimited 2>/dev/null; setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
+    ),
+    ("whose parent is gone", r#"(setsid sh -c 'sleep 1000; :' "$0" &) ; echo up; read x"#),
+];
+
+async fn started(script: &str, marker: &Marker) -> Process {
+    let mut process =
+        Command::new("bash", "/").args(["-c", script]).arg(marker.text()).stdin_piped().spawn().unwrap();
+    let (line, _lines) = first_line(&mut process).await;
+    assert_eq!(line, "up");
+    process
+}
+
+#[tokio::test]
+async fn spec_17_7_whoever_has_left_the_group_is_ended_with_it() {
+    for (what, script) in ESCAPES {
+        let marker = Marker::fresh();
+        let mut process = started(script, &marker).await;
+        until(what, || !marker.outside(process.id()).is_empty());
+        let teardown = process.terminate(Ladder::new(PATIENCE, PATIENCE, PATIENCE)).await;
+        assert_eq!(marker.alive(), [""; 0], "{what}: {teardown:?}");
+        let Teardown::Gone { stage, escaped, .. } = teardown else { panic!("{what}: {teardown:?}") };
+        assert!(stage == Stage::Eof && escaped >= 1, "{what}: {stage:?} {escaped}");
+    }
+}
+
+#[tokio::test]
+async fn a_drop_ends_them_too() {
+    for (what, script) in ESCAPES {
+        let marker = Marker::fresh();
+        let process = started(script, &marker).await;
+        until(what, || !marker.outside(process.id()).is_empty());
+        drop(process);
+        until(what, || marker.alive().is_empty());
+    }
+}
+
+#[test]
+fn a_drop_after_the_runtime_ends_them_too() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let marker = Marker::fresh();
+    let process = runtime.block_on(started(ESCAPES[1].1, &marker));
+    until("it has escaped", || !marker.outside(process.id()).is_empty());
+    drop(runtime);
+    drop(process);
+    until("nobody is left", || marker.alive().is_empty());
+}
+
+#[tokio::test]
+async fn neither_siblings_nor_strangers_are_touched() {
+    let (ours, siblings, strangers) = (Marker::fresh(), Marker::fresh(), Marker::fresh());
+    let mut process = started(ESCAPES[1].1, &ours).await;
+    let mut sibling = started(ESCAPES[1].1, &siblings).await;
+    #[expect(clippy::disallowed_methods, reason = "a stranger is started by somebody else")]
+    let mut stranger = std::process::Command::new("setsid")
+        .args(["sh", "-c", "sleep 1000; :", strangers.text()])
+        .spawn()
+        .unwrap();
+    until("the stranger runs", || !strangers.alive().is_empty());
+    let (before, watchdogs) = (siblings.alive(), process.watchdog());
+    assert!(before.len() >= 2 && watchdogs.is_some());
+    assert!(!process.terminate(Ladder::default()).await.is_leaked());
+    assert_eq!(ours.alive(), [""; 0]);
+    assert_eq!((siblings.alive(), sibling.watchdog()), (before, watchdogs));
+    assert_eq!(strangers.alive().len(), 2, "{:?}", strangers.alive());
+    sibling.terminate(Ladder::default()).await;
+    // Its pid leads a group, in which the sleep is.
+    let group = rustix::process::Pid::from_child(&stranger);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_storm_of_daemons_is_ended() {
+    // Each hop is a new session whose parent ends at once: by the time a hop is seen it may be gone.
+    let chain = r#"hop() { [ "$1" -gt 0 ] && setsid bash -c "$CODE" "$0" "$(($1 - 1))" & }; hop "$1"; [ "$1" -gt 0 ] || sleep 1000"#;
+    for _ in 0..10 {
+        let marker = Marker::fresh();
+        let mut process = Command::new("bash", "/")
+            .args(["-c", r#"for i in 1 2 3 4 5; do setsid bash -c "$CODE" "$0" 40 & done; echo up; read x"#])
+            .arg(marker.text())
+            .env("CODE", chain)
+            .stdin_piped()
+            .spawn()
+            .unwrap();
+        let (_, _lines) = first_line(&mut process).await;
+        let teardown =
+            timeout(PATIENCE, process.terminate(Ladder::new(SHORT, SHORT, PATIENCE))).await.unwrap();
+        assert!(!teardown.is_leaked(), "{teardown:?}");
+        assert_eq!(marker.alive(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_child_without_descendants_is_gone_at_once_and_nobody_has_escaped() {
+    let mut process = sh("exit 0").spawn().unwrap();
+    process.wait().await;
+    let Teardown::Gone { escaped, .. } = process.terminate(Ladder::default()).await else { panic!() };
+    assert_eq!(escaped, 0);
+}
+
+#[tokio::test]
+async fn the_tag_is_in_the_limits_and_in_the_environment() {
+    let mut process = Command::new("bash", "/")
+        .args(["-c", "ulimit -Sm; grep 'file locks' /proc/self/limits; echo $SUBAGENTS_SCOPE"])
+        .spawn()
+        .unwrap();
+    let text = String::from_utf8(crate::support::read_all(&mut process).await).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    let tag: u64 = lines[2].parse().unwrap();
+    assert!(tag >= 1 << 60, "{text}");
+    // Bash counts in KiB.
+    assert_eq!(lines[0], (tag / 1024).to_string());
+    assert_eq!(lines[1].split_whitespace().nth(3), Some(lines[2]));
+}
