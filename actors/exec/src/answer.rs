@@ -9,6 +9,8 @@ use subagents_seam::{Details, Diagnostic, StopReason, SubagentResult, Truncation
 /// UTF-8 become U+FFFD.
 pub(crate) struct Answer {
     limit: usize,
+    /// The most that may come in all.
+    max_total: u64,
     text: String,
     /// The beginning of a character that is not whole yet: three bytes at most.
     torn: Vec<u8>,
@@ -27,9 +29,14 @@ impl fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// Keeps at most `limit` bytes of text and counts the rest.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, text: String::new(), torn: Vec::new(), total: 0, full: false }
+    /// Keeps at most `limit` bytes of text and counts the rest, up to `max_total`.
+    pub(crate) fn new(limit: usize, max_total: u64) -> Self {
+        Self { limit, max_total, text: String::new(), torn: Vec::new(), total: 0, full: false }
+    }
+
+    /// Whether more came than may come in all.
+    pub(crate) fn is_over(&self) -> bool {
+        self.total > self.max_total
     }
 
     /// Takes the next portion; gives the text that came of it and is kept, which may be none.
@@ -83,8 +90,17 @@ impl Answer {
         self.text.push_str(fits);
     }
 
-    /// The result of a program that ended with `exit`. `stderr` is the end of what it wrote there.
-    pub(crate) fn ended(self, program: &str, exit: Exit, stderr: &str) -> SubagentResult {
+    /// The result of a program that wrote too much, and is to be ended for it.
+    pub(crate) fn too_much(self, program: &str) -> SubagentResult {
+        let (program, limit) = (subagents_seam::bounded(program, 200), self.max_total);
+        let text = format!(
+            "{program} wrote more than {limit} bytes in all; raise max_total_output, or see what it does"
+        );
+        self.into_result(StopReason::Error).with_diagnostic(Diagnostic::new("output-limit", &text))
+    }
+
+    /// The result of a program that ended with `exit`.
+    pub(crate) fn ended(self, program: &str, exit: Exit, stderr: &LastWords) -> SubagentResult {
         if exit.success() {
             return self.into_result(StopReason::Completed);
         }
@@ -107,7 +123,26 @@ impl Answer {
     }
 }
 
-fn failure(program: &str, exit: Exit, stderr: &str) -> Diagnostic {
+/// The end of what a program wrote to stderr.
+#[derive(Debug, Default)]
+pub(crate) struct LastWords {
+    /// All that is kept.
+    pub(crate) all: String,
+    /// What came after the last output, which tells best why it ended.
+    pub(crate) late: String,
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.late.trim(), self.all.trim()) {
+            ("", "") => f.write_str("no stderr"),
+            ("", all) => write!(f, "no stderr after the last output; before it: {all}"),
+            (late, _) => write!(f, "stderr: {late}"),
+        }
+    }
+}
+
+fn failure(program: &str, exit: Exit, stderr: &LastWords) -> Diagnostic {
     let category = match exit {
         Exit::Code(_) => "exit-code",
         Exit::Signal(_) => "signal",
@@ -115,9 +150,7 @@ fn failure(program: &str, exit: Exit, stderr: &str) -> Diagnostic {
     };
     // A path can be long, and what stands behind it matters more.
     let program = subagents_seam::bounded(program, 200);
-    let stderr = stderr.trim();
-    let said = if stderr.is_empty() { "no stderr".to_owned() } else { format!("stderr: {stderr}") };
-    Diagnostic::new(category, &format!("{program} ended with {exit}; {said}"))
+    Diagnostic::new(category, &format!("{program} ended with {exit}; {stderr}"))
 }
 
 #[cfg(test)]
@@ -127,7 +160,7 @@ mod tests {
     use super::*;
 
     fn answer(limit: usize, portions: &[&[u8]]) -> (Vec<String>, SubagentResult) {
-        let mut answer = Answer::new(limit);
+        let mut answer = Answer::new(limit, u64::MAX);
         let streamed = portions.iter().map(|portion| answer.push(portion).to_owned()).collect();
         (streamed, answer.aborted())
     }
@@ -152,9 +185,11 @@ mod tests {
     #[test]
     fn an_exit_becomes_a_stop_reason_and_a_diagnostic() {
         let ended = |exit, stderr: &str| {
-            let mut answer = Answer::new(10);
+            let stderr = LastWords { all: format!("old\n{stderr}"), late: stderr.to_owned() };
+            let stderr = if stderr.late.trim().is_empty() { LastWords::default() } else { stderr };
+            let mut answer = Answer::new(10, u64::MAX);
             answer.push(b"part");
-            answer.ended("prog", exit, stderr)
+            answer.ended("prog", exit, &stderr)
         };
         let completed = ended(Exit::Code(0), "a warning");
         assert!(completed.stop_reason.is_success() && completed.diagnostic.is_none());
@@ -170,6 +205,27 @@ mod tests {
             assert_eq!(result.text(), "part");
             assert_eq!(result.diagnostic.unwrap().to_string(), wanted);
         }
+    }
+
+    #[test]
+    fn stderr_from_before_the_last_output_is_told_as_such() {
+        let words = LastWords { all: "old warning\n".to_owned(), late: String::new() };
+        assert_eq!(words.to_string(), "no stderr after the last output; before it: old warning");
+    }
+
+    #[test]
+    fn too_much_in_all_is_an_error_that_keeps_what_was_kept() {
+        let mut answer = Answer::new(4, 6);
+        answer.push(b"123456");
+        assert!(!answer.is_over());
+        answer.push(b"7");
+        assert!(answer.is_over());
+        let result = answer.too_much("prog");
+        assert_eq!((result.stop_reason.clone(), result.text()), (StopReason::Error, "1234".to_owned()));
+        assert_eq!(result.details.truncated, Some(Truncation::new(4, 7)));
+        let diagnostic = result.diagnostic.unwrap();
+        assert_eq!(diagnostic.category(), "output-limit");
+        assert!(diagnostic.text().contains("more than 6 bytes in all; raise max_total_output"));
     }
 
     proptest! {

@@ -7,10 +7,13 @@ use subagents_process::{Exit, Ladder, Process, Stdin, Stdout, Teardown};
 use subagents_seam::{Child, Closed, Instant, Progress, ResultError, RunContext, SubagentResult};
 use tokio::time::timeout;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, LastWords};
 
 /// How long after the program's exit its pipes are still read, should a descendant keep them open.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// What comes on stdout and on stderr within this time comes together: which was written first cannot be told.
+const TOGETHER: Duration = Duration::from_millis(250);
 
 /// A program that was started for one delegation. Dropping it kills its process group.
 #[derive(Debug)]
@@ -19,7 +22,8 @@ pub struct ExecChild {
     program: Arc<str>,
     /// Empty when the prompt went into the arguments.
     prompt: Prompt,
-    max_output: usize,
+    /// Taken by the run.
+    answer: Option<Answer>,
 }
 
 /// Never shown.
@@ -32,8 +36,8 @@ impl std::fmt::Debug for Prompt {
 }
 
 impl ExecChild {
-    pub(crate) fn new(process: Process, program: Arc<str>, prompt: String, max_output: usize) -> Self {
-        Self { process, program, prompt: Prompt(prompt), max_output }
+    pub(crate) fn new(process: Process, program: Arc<str>, prompt: String, answer: Answer) -> Self {
+        Self { process, program, prompt: Prompt(prompt), answer: Some(answer) }
     }
 
     /// The program's process id.
@@ -49,25 +53,27 @@ impl ExecChild {
 
 impl Child for ExecChild {
     async fn run(&mut self, cx: RunContext) -> Result<SubagentResult, ResultError> {
-        let Some(stdout) = self.process.take_stdout() else {
+        let (Some(stdout), Some(mut answer)) = (self.process.take_stdout(), self.answer.take()) else {
             return Err(ResultError::wait_failed("the program was run twice"));
         };
         let stdin = self.process.take_stdin();
-        let mut answer = Answer::new(self.max_output);
         let prompt = std::mem::take(&mut self.prompt.0);
+        let mut last_output = None;
         // A cancel settles here and now; the program is `close`'s to end (`SPEC 17.5`).
-        let exit = tokio::select! {
+        let end = tokio::select! {
             biased;
             () = cx.cancelled() => None,
-            exit = converse(&self.process, stdin, prompt, stdout, &mut answer, &cx) => Some(exit),
+            end = converse(&self.process, stdin, prompt, stdout, (&mut answer, &mut last_output), &cx) => Some(end),
         };
-        let Some(exit) = exit else { return Ok(answer.aborted()) };
-        let stderr = self.process.stderr();
-        if !exit.success() {
-            // Its last words are on their way, unless a descendant holds the pipe.
-            let _ = timeout(DRAIN, stderr.finished()).await;
+        match end {
+            None => Ok(answer.aborted()),
+            Some(End::TooMuch) => Ok(answer.too_much(&self.program)),
+            Some(End::Exit(exit)) => {
+                let words =
+                    if exit.success() { LastWords::default() } else { self.last_words(last_output).await };
+                Ok(answer.ended(&self.program, exit, &words))
+            }
         }
-        Ok(answer.ended(&self.program, exit, &stderr.text()))
     }
 
     async fn close(mut self, deadline: Instant) -> Closed {
@@ -83,6 +89,24 @@ impl Child for ExecChild {
     }
 }
 
+impl ExecChild {
+    async fn last_words(&self, last_output: Option<Instant>) -> LastWords {
+        let stderr = self.process.stderr();
+        // They are on their way, unless a descendant holds the pipe.
+        let _ = timeout(DRAIN, stderr.finished()).await;
+        let all = stderr.text();
+        let since = last_output.and_then(|at| at.checked_sub(TOGETHER));
+        let late = since.map_or_else(|| all.clone(), |since| stderr.text_since(since));
+        LastWords { all, late }
+    }
+}
+
+/// How a conversation ends.
+enum End {
+    Exit(Exit),
+    TooMuch,
+}
+
 /// Writes the prompt and reads the answer, both at once: a program may answer before it has read everything, or
 /// read nothing at all. Ends with the program's exit.
 async fn converse(
@@ -90,23 +114,26 @@ async fn converse(
     stdin: Option<Stdin>,
     prompt: String,
     stdout: Stdout,
-    answer: &mut Answer,
+    into: (&mut Answer, &mut Option<Instant>),
     cx: &RunContext,
-) -> Exit {
+) -> End {
     let mut writing = std::pin::pin!(write(stdin, prompt));
-    let mut reading = std::pin::pin!(read(stdout, answer, cx));
+    let mut reading = std::pin::pin!(read(stdout, into, cx));
     let (mut written, mut all_read) = (false, false);
     let exit = loop {
         tokio::select! {
             () = &mut writing, if !written => written = true,
-            () = &mut reading, if !all_read => all_read = true,
+            ended = &mut reading, if !all_read => match ended {
+                Read::All => all_read = true,
+                Read::TooMuch => return End::TooMuch,
+            },
             exit = process.wait() => break exit,
         }
     };
-    if !all_read {
-        let _ = timeout(DRAIN, reading).await;
+    if !all_read && matches!(timeout(DRAIN, reading).await, Ok(Read::TooMuch)) {
+        return End::TooMuch;
     }
-    exit
+    End::Exit(exit)
 }
 
 async fn write(stdin: Option<Stdin>, prompt: String) {
@@ -116,14 +143,29 @@ async fn write(stdin: Option<Stdin>, prompt: String) {
     }
 }
 
-async fn read(mut stdout: Stdout, answer: &mut Answer, cx: &RunContext) {
+/// How the reading ends.
+enum Read {
+    All,
+    TooMuch,
+}
+
+async fn read(
+    mut stdout: Stdout,
+    (answer, last_output): (&mut Answer, &mut Option<Instant>),
+    cx: &RunContext,
+) -> Read {
     // A pipe that cannot be read any more has ended.
     while let Ok(Some(portion)) = stdout.read_chunk().await {
+        *last_output = Some(Instant::now());
         match answer.push(portion) {
             "" => cx.progress(Progress::Alive),
             text => cx.progress(Progress::Text(text)),
         }
+        if answer.is_over() {
+            return Read::TooMuch;
+        }
     }
+    Read::All
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use subagents_seam::{FailureCode, ProviderFailure};
 /// What stands for the prompt in an argument.
 const PLACE: &[u8] = b"{}";
 
-/// The longest argument that Linux takes is 128 KiB, its closing NUL included.
-const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+/// The longest argument that the prompt may make: half of what Linux takes, so that a wrapper can hand it on.
+const LONGEST_ARGUMENT: usize = 64 * 1024;
 
 /// Whether any argument takes the prompt.
 pub(crate) fn in_arguments(args: &[OsString]) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn in_arguments(args: &[OsString]) -> bool {
 
 /// The arguments with the prompt in every place for it.
 ///
-/// Refused with `PROMPT_TOO_LONG` when one becomes longer than the system takes, and with `SPAWN_FAILED` when the
+/// Refused with `PROMPT_TOO_LONG` when one becomes longer than is safe, and with `SPAWN_FAILED` when the
 /// prompt holds a NUL.
 pub(crate) fn substituted(args: &[OsString], prompt: &str) -> Result<Vec<OsString>, ProviderFailure> {
     if in_arguments(args) && prompt.contains('\0') {
@@ -36,8 +36,8 @@ pub(crate) fn too_long(bytes: usize) -> ProviderFailure {
     ProviderFailure::new(
         FailureCode::PromptTooLong,
         format!(
-            "with the prompt in place of {{}} the arguments are too long for the system ({bytes} bytes); drop {{}} from \
-             the arguments, so that the prompt goes to the program's stdin"
+            "with the prompt in place of {{}} the arguments are too long ({bytes} bytes; {LONGEST_ARGUMENT} in one are \
+             safe); drop {{}} from the arguments, so that the prompt goes to the program's stdin"
         ),
     )
 }

@@ -1,16 +1,22 @@
 //! How to run a program as a child.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use subagents_process::{Command, SpawnError};
+use subagents_process::{Command, Host, SpawnError};
 use subagents_seam::{FailureCode, Progress, ProviderFailure, StartContext, StartError, SubagentProvider};
 
+use crate::answer::Answer;
 use crate::child::ExecChild;
 use crate::prompt;
 
 /// The most text of an answer that is kept unless [`Exec::max_output`] says otherwise.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
+
+/// The most that a program may write in all unless [`Exec::max_total_output`] says otherwise.
+const MAX_TOTAL_OUTPUT: u64 = 256 * 1024 * 1024;
 
 /// How much of stderr a diagnostic can hold beside its own words.
 const STDERR_TAIL: usize = 3 * 1024;
@@ -19,7 +25,7 @@ const STDERR_TAIL: usize = 3 * 1024;
 ///
 /// It can honour nothing beyond a prompt of text: no schema, no depth limit, no tool filter, no persona, no agent
 /// option (`SPEC 17.1`).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Exec {
     program: OsString,
     args: Vec<OsString>,
@@ -28,6 +34,26 @@ pub struct Exec {
     cwd: Option<PathBuf>,
     allow_empty: bool,
     max_output: usize,
+    max_total_output: u64,
+    /// Kept from the first child on, so that the watchdog does not come and go with each.
+    host: Arc<OnceLock<Host>>,
+}
+
+// Of the variables names only: a value may be a secret, and a Debug output ends in logs.
+impl fmt::Debug for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Exec")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("pass_env", &self.pass_env)
+            .field("env", &env)
+            .field("cwd", &self.cwd)
+            .field("allow_empty", &self.allow_empty)
+            .field("max_output", &self.max_output)
+            .field("max_total_output", &self.max_total_output)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A child's place in the tree, which its environment tells it, so that depth survives the process border.
@@ -49,11 +75,15 @@ impl Exec {
             cwd: None,
             allow_empty: false,
             max_output: MAX_OUTPUT,
+            max_total_output: MAX_TOTAL_OUTPUT,
+            host: Arc::default(),
         }
     }
 
     /// Adds an argument. `{}` in it is replaced by the prompt, which then does not go to stdin; a prompt that makes
-    /// an argument of 128 KiB or more is refused with `PROMPT_TOO_LONG`, one that holds a NUL with `SPAWN_FAILED`.
+    /// an argument of more than 64 KiB is refused with `PROMPT_TOO_LONG`, one that holds a NUL with `SPAWN_FAILED`.
+    /// Linux takes twice as much, but a program that hands its arguments on to another with something around them
+    /// (npx, uvx, a shell) would fail where nobody can tell why.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
@@ -103,13 +133,26 @@ impl Exec {
         self
     }
 
-    /// Starts the program for one prompt.
+    /// Ends a program that writes more than `bytes` in all, in place of 256 MiB: it settles as an error of category
+    /// `output-limit`, with what was kept of its answer.
+    #[must_use]
+    pub fn max_total_output(mut self, bytes: u64) -> Self {
+        self.max_total_output = bytes;
+        self
+    }
+
+    /// Starts the program for one prompt. `note` is for the ledger, where one is kept.
     pub(crate) fn launch(
         &self,
         prompt: String,
         cwd: &Path,
         place: Place,
+        note: &str,
     ) -> Result<ExecChild, ProviderFailure> {
+        if let (None, Ok(host)) = (self.host.get(), Host::current()) {
+            // Whoever was faster has the same.
+            let _ = self.host.set(host);
+        }
         let in_arguments = prompt::in_arguments(&self.args);
         let args = if in_arguments { prompt::substituted(&self.args, &prompt)? } else { self.args.clone() };
         let mut command = Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
@@ -117,6 +160,7 @@ impl Exec {
             .pass_env(&self.pass_env)
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stderr_tail(STDERR_TAIL)
+            .note(note)
             .env("SUBAGENTS_DEPTH", place.depth.to_string());
         if let Some(max_depth) = place.max_depth {
             command = command.env("SUBAGENTS_MAX_DEPTH", max_depth.to_string());
@@ -126,7 +170,8 @@ impl Exec {
         }
         let process = command.spawn().map_err(|error| failure(error, in_arguments))?;
         let prompt = if in_arguments { String::new() } else { prompt };
-        Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, self.max_output))
+        let answer = Answer::new(self.max_output, self.max_total_output);
+        Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, answer))
     }
 }
 
@@ -139,7 +184,8 @@ impl SubagentProvider for Exec {
 
     async fn start(&self, cx: StartContext) -> Result<ExecChild, StartError> {
         let place = Place { depth: cx.depth(), max_depth: cx.max_depth() };
-        let child = self.launch(cx.prompt().to_text(), cx.cwd(), place)?;
+        let note = format!("run {} of {}", cx.run_id(), cx.provider());
+        let child = self.launch(cx.prompt().to_text(), cx.cwd(), place, &note)?;
         cx.progress(Progress::Process { pid: child.pid(), program: child.program() });
         Ok(child)
     }
@@ -173,7 +219,8 @@ mod tests {
             (Exec::new("no-such").env("PATH", "/x"), "x".to_owned(), "NOT_ON_PATH", "/x"),
             (Exec::new("/"), "x".to_owned(), "NOT_EXECUTABLE", "directory"),
             (Exec::new("sh").cwd("relative"), "x".to_owned(), "CWD_NOT_USABLE", "absolute"),
-            (Exec::new("sh").arg("{}"), "x".repeat(1 << 17), "PROMPT_TOO_LONG", "drop {}"),
+            (Exec::new("sh").arg("{}"), "x".repeat(65_537), "PROMPT_TOO_LONG", "drop {}"),
+            (Exec::new("no-such").env("PATH", "/x").arg("{}"), "x".repeat(65_536), "NOT_ON_PATH", "/x"),
             (Exec::new("sh").args(["{}"; 100]), "x".repeat(1 << 16), "PROMPT_TOO_LONG", "drop {}"),
             (
                 Exec::new("sh").arg("{}"),
@@ -183,7 +230,7 @@ mod tests {
             ),
         ];
         for (exec, prompt, code, part) in cases {
-            let failure = exec.launch(prompt, Path::new("/"), place).unwrap_err();
+            let failure = exec.launch(prompt, Path::new("/"), place, "").unwrap_err();
             assert_eq!(failure.code().as_str(), code, "{failure}");
             assert!(failure.to_string().contains(part), "{failure}");
         }

@@ -159,6 +159,12 @@ pub enum FrameError {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// The whole output is longer than the limit. No more lines follow, and nothing more is read: end the child.
+    #[error("the output is longer than {limit} bytes in all; raise the limit, or check what the child does")]
+    TotalTooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// A line is not UTF-8. The next call goes on after it.
     #[error("a line of output is not UTF-8; check that the child writes text to stdout")]
     NotUtf8,

@@ -5,9 +5,24 @@ use crate::error::FrameError;
 /// Capacity above this is given back once a long line is done with.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// Cuts a stream into lines. Holds at most one line and what came with its end.
+/// Cuts a stream into lines, however its portions come. Holds at most one line and what came with its end.
+///
+/// [`Lines`](crate::Lines) does this with a child's stdout; this is for lines that come from elsewhere.
+///
+/// ```
+/// use subagents_process::LineFramer;
+///
+/// let mut framer = LineFramer::new(100);
+/// framer.push(b"one\ntw");
+/// assert_eq!(framer.pop().transpose()?.as_deref(), Some("one"));
+/// assert!(framer.pop().is_none());
+/// framer.push(b"o");
+/// assert!(framer.pop().is_none());
+/// assert_eq!(framer.finish().transpose()?.as_deref(), Some("two"));
+/// # Ok::<(), subagents_process::FrameError>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct LineFramer {
+pub struct LineFramer {
     limit: usize,
     pending: Vec<u8>,
     /// Everything before this has been given out.
@@ -16,16 +31,48 @@ pub(crate) struct LineFramer {
     scanned: usize,
     /// The current line was too long and reported; its rest is thrown away.
     skipping: bool,
+    total: Option<Total>,
+}
+
+/// How much may come in all.
+#[derive(Debug, Clone, Copy)]
+struct Total {
+    limit: u64,
+    left: u64,
+    over: Over,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    No,
+    /// More came, which is not told yet.
+    Yes,
+    Told,
 }
 
 impl LineFramer {
-    /// `limit` is in bytes, without the line end.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false }
+    /// For lines of at most `limit` bytes, without the line end.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false, total: None }
+    }
+
+    /// Lets everything together be of at most `limit` bytes, line ends included.
+    #[must_use]
+    pub fn max_total(mut self, limit: u64) -> Self {
+        self.total = Some(Total { limit, left: limit, over: Over::No });
+        self
     }
 
     /// Takes in the next portion. Call [`pop`](Self::pop) until it is empty before the next one.
-    pub(crate) fn push(&mut self, portion: &[u8]) {
+    pub fn push(&mut self, mut portion: &[u8]) {
+        if let Some(total) = &mut self.total {
+            let fits = usize::try_from(total.left).unwrap_or(usize::MAX).min(portion.len());
+            total.left -= fits as u64;
+            if fits < portion.len() && total.over == Over::No {
+                total.over = Over::Yes;
+            }
+            portion = &portion[..fits];
+        }
         self.pending.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
@@ -35,8 +82,17 @@ impl LineFramer {
         self.pending.extend_from_slice(portion);
     }
 
-    /// The next line that is whole, or too long.
-    pub(crate) fn pop(&mut self) -> Option<Result<String, FrameError>> {
+    /// Whether more came than may come in all: nothing that follows is taken in.
+    pub fn is_full(&self) -> bool {
+        self.total.is_some_and(|total| total.over != Over::No)
+    }
+
+    /// The next line that is whole, without its `\n` or `\r\n`; `None` where more is needed.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLarge`] and [`FrameError::NotUtf8`], each for one line: call again for the one after it.
+    pub fn pop(&mut self) -> Option<Result<String, FrameError>> {
         loop {
             let found = self.pending[self.scanned..].iter().position(|byte| *byte == b'\n');
             let Some(offset) = found else {
@@ -62,12 +118,22 @@ impl LineFramer {
         }
     }
 
-    /// The last line, when it has no line end, once nothing follows.
-    pub(crate) fn finish(&mut self) -> Option<Result<String, FrameError>> {
+    /// The last line, when it has no line end, once nothing follows; then `None`.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`pop`](Self::pop), and [`FrameError::TotalTooLarge`], once, where more came than may come in all: a
+    /// line that was cut off by that is not given.
+    pub fn finish(&mut self) -> Option<Result<String, FrameError>> {
         let rest = self.start..self.pending.len();
         self.start = self.pending.len();
         self.scanned = self.start;
-        if std::mem::take(&mut self.skipping) || rest.is_empty() {
+        let skipping = std::mem::take(&mut self.skipping);
+        if let Some(total) = self.total.as_mut().filter(|total| total.over != Over::No) {
+            let told = std::mem::replace(&mut total.over, Over::Told) == Over::Told;
+            return (!told).then_some(Err(FrameError::TotalTooLarge { limit: total.limit }));
+        }
+        if skipping || rest.is_empty() {
             return None;
         }
         Some(self.line(&self.pending[rest]))
@@ -97,8 +163,15 @@ mod tests {
     use super::*;
 
     /// Frames as text that can be compared, since I/O errors cannot.
-    fn frames<'a>(limit: usize, portions: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<String, String>> {
+    fn frames<'a>(
+        limit: usize,
+        total: Option<u64>,
+        portions: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Vec<Result<String, String>> {
         let mut framer = LineFramer::new(limit);
+        if let Some(total) = total {
+            framer = framer.max_total(total);
+        }
         let mut frames = Vec::new();
         for portion in portions {
             framer.push(portion);
@@ -107,11 +180,23 @@ mod tests {
             }
         }
         frames.extend(framer.finish().map(|frame| frame.map_err(|error| error.to_string())));
+        assert!(framer.finish().is_none(), "the end is told once");
         frames
     }
 
     /// The rule, said in the plainest way.
-    fn expected(limit: usize, bytes: &[u8]) -> Vec<Result<String, String>> {
+    fn expected(limit: usize, total: Option<u64>, bytes: &[u8]) -> Vec<Result<String, String>> {
+        if let Some(total) = total.filter(|total| bytes.len() as u64 > *total) {
+            let kept = &bytes[..usize::try_from(total).unwrap()];
+            let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            let mut frames = expected(limit, None, &kept[..end]);
+            // A line that is too long is told as soon as it is.
+            if kept.len() - end > limit {
+                frames.push(Err(FrameError::TooLarge { limit }.to_string()));
+            }
+            frames.push(Err(FrameError::TotalTooLarge { limit: total }.to_string()));
+            return frames;
+        }
         let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
         if lines.last().is_some_and(|last| last.is_empty()) {
             lines.pop();
@@ -141,7 +226,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_chunking_gives_the_same_frames(
-            bytes in output(), cuts in prop::collection::vec(1usize..9, 1..40), limit in 0usize..20
+            bytes in output(), cuts in prop::collection::vec(1usize..9, 1..40), limit in 0usize..20,
+            total in prop::option::of(0u64..60),
         ) {
             let mut portions = Vec::new();
             let mut rest = bytes.as_slice();
@@ -153,9 +239,9 @@ mod tests {
                 portions.push(portion);
                 rest = left;
             }
-            let wanted = expected(limit, &bytes);
-            prop_assert_eq!(&frames(limit, portions), &wanted);
-            prop_assert_eq!(&frames(limit, [bytes.as_slice()]), &wanted);
+            let wanted = expected(limit, total, &bytes);
+            prop_assert_eq!(&frames(limit, total, portions), &wanted);
+            prop_assert_eq!(&frames(limit, total, [bytes.as_slice()]), &wanted);
         }
     }
 

@@ -57,10 +57,6 @@ impl Leash {
         self.pid
     }
 
-    pub(crate) fn warden(&self) -> &Warden {
-        &self.warden
-    }
-
     pub(crate) fn child(&mut self) -> Option<&mut Child> {
         self.child.as_mut()
     }

@@ -124,12 +124,6 @@ impl Process {
         self.id
     }
 
-    /// The process id of the watchdog that ends this child and all that descends from it if the host is killed; `None`
-    /// where it could not be started. There is one for all children of this process.
-    pub fn watchdog(&self) -> Option<u32> {
-        self.leash.warden().watchdog()
-    }
-
     /// The child's stdin, once; `None` when it was taken, or not asked for by
     /// [`Command::stdin_piped`](crate::Command::stdin_piped).
     pub fn take_stdin(&mut self) -> Option<Stdin> {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
+use tokio::time::Instant;
 
 use crate::error::StdinError;
 
@@ -69,25 +70,31 @@ pub(crate) struct SharedPipe(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     pipe: Option<Sender>,
+    /// Since when the child could read the end of its input; none where there never was a pipe.
+    closed: Option<Instant>,
     /// Of a write that waits: when the pipe is taken away, nothing else would wake it.
     waiting: Option<Waker>,
 }
 
 impl SharedPipe {
     pub(crate) fn new(pipe: Option<Sender>) -> Self {
-        Self(Arc::new(Mutex::new(State { pipe, waiting: None })))
+        Self(Arc::new(Mutex::new(State { pipe, closed: None, waiting: None })))
     }
 
-    /// Closes the pipe; says whether it was open.
-    pub(crate) fn close(&self) -> bool {
+    /// Closes the pipe; says since when it is closed, and none where there never was one.
+    pub(crate) fn close(&self) -> Option<Instant> {
         let mut state = self.lock();
         let (pipe, waiting) = (state.pipe.take(), state.waiting.take());
+        if pipe.is_some() {
+            state.closed = Some(Instant::now());
+        }
+        let closed = state.closed;
         // Foreign code runs in a waker: not under the lock.
         drop(state);
         if let Some(waiting) = waiting {
             waiting.wake();
         }
-        pipe.is_some()
+        closed
     }
 
     fn poll<T>(

@@ -70,6 +70,14 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Lets all lines together be of at most `bytes`, line ends included. Whole lines within them are given; then comes
+    /// [`FrameError::TotalTooLarge`].
+    #[must_use]
+    pub fn max_total(mut self, bytes: u64) -> Self {
+        self.framer = self.framer.max_total(bytes);
+        self
+    }
+
     /// The next line, without its `\n` or `\r\n`; a last line needs no line end. `None` is the end.
     ///
     /// Cancel-safe: what was read stays here for the next call.
@@ -77,13 +85,13 @@ impl Lines {
     /// # Errors
     ///
     /// [`FrameError::TooLarge`] and [`FrameError::NotUtf8`] speak of one line: the next call gives the one after
-    /// it. After [`FrameError::Io`] the lines are at their end.
+    /// it. After [`FrameError::TotalTooLarge`] and [`FrameError::Io`] the lines are at their end.
     pub async fn next(&mut self) -> Result<Option<String>, FrameError> {
         loop {
             if let Some(line) = self.framer.pop() {
                 return line.map(Some);
             }
-            if self.ended {
+            if self.ended || self.framer.is_full() {
                 return self.framer.finish().transpose();
             }
             match self.stdout.read_chunk().await {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Gives the last lines that a child wrote to stderr: bounded, cleaned, always up to date.
 ///
@@ -42,6 +43,12 @@ impl StderrTail {
         lock(&self.tail).text()
     }
 
+    /// As [`text`](Self::text), of what has come since then only, as far as that is told apart: by the last 64 times that
+    /// something came.
+    pub fn text_since(&self, since: Instant) -> String {
+        lock(&self.tail).text_since(since)
+    }
+
     /// How many bytes the child has written to stderr in all.
     pub fn total_bytes(&self) -> u64 {
         lock(&self.tail).total
@@ -65,19 +72,42 @@ struct Tail {
     limit: usize,
     bytes: VecDeque<u8>,
     total: u64,
+    /// When something came, and how much there was before it.
+    times: VecDeque<(Instant, u64)>,
 }
+
+/// How many times are kept.
+const TIMES: usize = 64;
 
 impl Tail {
     fn new(limit: usize) -> Self {
-        Self { limit, bytes: VecDeque::new(), total: 0 }
+        Self { limit, bytes: VecDeque::new(), total: 0, times: VecDeque::new() }
     }
 
     fn push(&mut self, portion: &[u8]) {
+        if self.times.len() == TIMES {
+            self.times.pop_front();
+        }
+        self.times.push_back((Instant::now(), self.total));
         self.total += portion.len() as u64;
         let kept = &portion[portion.len().saturating_sub(self.limit)..];
         let surplus = (self.bytes.len() + kept.len()).saturating_sub(self.limit);
         self.bytes.drain(..surplus);
         self.bytes.extend(kept);
+    }
+
+    fn text_since(&self, since: Instant) -> String {
+        let Some((_, before)) = self.times.iter().find(|(time, _)| *time >= since) else {
+            return String::new();
+        };
+        // What has been let go needs not be skipped.
+        let skipped = before.saturating_sub(self.total - self.bytes.len() as u64);
+        if skipped == 0 {
+            return self.text();
+        }
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let bytes: Vec<u8> = self.bytes.iter().skip(skipped).copied().collect();
+        clean(&String::from_utf8_lossy(&bytes))
     }
 
     fn text(&self) -> String {
@@ -169,6 +199,27 @@ mod tests {
         for (limit, portions, wanted) in cases {
             assert_eq!(text(*limit, portions), *wanted, "{limit} {portions:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_since_is_told_apart() {
+        let mut tail = Tail::new(20);
+        let second = std::time::Duration::from_secs(1);
+        let begun = Instant::now();
+        tail.push(b"old\n");
+        tokio::time::advance(second).await;
+        tail.push(b"newer\n");
+        tail.push(b"newest");
+        assert_eq!(tail.text_since(begun), "old\nnewer\nnewest");
+        assert_eq!(tail.text_since(begun + second), "newer\nnewest");
+        assert_eq!(tail.text_since(begun + second * 2), "");
+        tokio::time::advance(second).await;
+        tail.push(b" of all\nlast\n");
+        assert_eq!(tail.text_since(begun), "newest of all\nlast", "what was let go is no more");
+        for _ in 0..1000 {
+            tail.push(b"x");
+        }
+        assert_eq!(tail.times.len(), TIMES);
     }
 
     #[test]

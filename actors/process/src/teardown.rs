@@ -28,7 +28,7 @@ const THOROUGH_FROM: Duration = Duration::from_millis(8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ladder {
-    /// From the end of stdin to `SIGTERM`. Skipped when stdin was not open.
+    /// From the end of stdin, whoever closed it, to `SIGTERM`. Skipped where there was no pipe, or it ended longer ago.
     pub eof: Duration,
     /// From `SIGTERM` to `SIGKILL`.
     pub term: Duration,
@@ -144,10 +144,11 @@ impl Process {
     async fn descend(&mut self, ladder: Ladder) -> Teardown {
         // Before its input ends: a quick child is gone right after.
         let exited = self.exit().is_some();
-        let stdin_was_open = self.input.close();
+        // Who closed it is all the same: what is left of the patience counts from then.
+        let patience = self.input.close().map(|closed| ladder.eof.saturating_sub(closed.elapsed()));
         let steps = [
             (Stage::Exited, exited.then_some(Duration::ZERO)),
-            (Stage::Eof, stdin_was_open.then_some(ladder.eof)),
+            (Stage::Eof, patience.filter(|left| !left.is_zero())),
             (Stage::Term, Some(ladder.term)),
         ];
         for (stage, bound) in steps {

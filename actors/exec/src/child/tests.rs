@@ -63,7 +63,7 @@ async fn delegate(exec: &Exec, prompt: impl Into<String>) -> (SubagentResult, St
     let link =
         Arc::new(Listener { token: CancellationToken::new(), text: Mutex::default(), name: "exec".into() });
     let place = Place { depth: 2, max_depth: Some(5) };
-    let mut child = exec.launch(prompt.into(), Path::new("/"), place).unwrap();
+    let mut child = exec.launch(prompt.into(), Path::new("/"), place, "a test").unwrap();
     let result = timeout(PATIENCE, child.run(RunContext::new(link.clone()))).await.unwrap().unwrap();
     let closed = timeout(PATIENCE, child.close(Instant::now() + PATIENCE)).await.unwrap();
     let text = link.text.lock().unwrap().clone();
@@ -140,7 +140,7 @@ async fn a_cancel_gives_the_partial_answer_at_once_and_the_close_ends_the_rest()
     let link =
         Arc::new(Listener { token: CancellationToken::new(), text: Mutex::default(), name: "exec".into() });
     let place = Place { depth: 1, max_depth: None };
-    let mut child = exec.launch("x".repeat(1 << 20), Path::new("/"), place).unwrap();
+    let mut child = exec.launch("x".repeat(1 << 20), Path::new("/"), place, "").unwrap();
     let result = timeout(PATIENCE, child.run(RunContext::new(link))).await.unwrap().unwrap();
     assert_eq!((result.stop_reason.clone(), result.text()), (StopReason::Aborted, "CANCEL ME\n".to_owned()));
     let deadline = Instant::now() + Duration::from_secs(2);

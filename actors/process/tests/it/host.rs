@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use subagents_process::{Command, Ledger};
+use subagents_process::{Command, Host, Ledger};
 
 use crate::support::{Marker, PATIENCE, alive, first_line, until};
 
@@ -32,6 +32,8 @@ fn a_host_for_the_others() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let _ledger = std::env::var_os(LEDGER).map(|folder| Ledger::open(folder).unwrap());
+        let host = Host::current().unwrap();
+        let watchdog = || host.watchdog().unwrap();
         let mut family = Vec::new();
         for number in 0..3 {
             let command = Command::new("bash", "/").args(["-c", FAMILY, text]).stdin_piped();
@@ -40,17 +42,16 @@ fn a_host_for_the_others() {
             let (_, lines) = first_line(&mut process).await;
             family.push((process, lines));
         }
-        println!("\nready {}", family[0].0.watchdog().unwrap());
+        println!("\nready {}", watchdog());
         match role {
             "exits" => std::process::exit(0),
             "aborts" => std::process::abort(),
             "renews" => {
-                let first = family[0].0.watchdog().unwrap();
+                let first = watchdog();
                 kill_process(pid(first), Signal::KILL).unwrap();
                 until("it is dead", || !alive(first));
-                let process = Command::new("sleep", "/").arg("1000").spawn().unwrap();
-                assert_ne!(process.watchdog(), Some(first));
-                println!("ready {}", process.watchdog().unwrap());
+                let _process = Command::new("sleep", "/").arg("1000").spawn().unwrap();
+                println!("ready {}", watchdog());
                 std::future::pending().await
             }
             _ => std::future::pending().await,
@@ -145,13 +146,19 @@ fn signals_of_a_terminal_do_not_end_the_watchdog() {
 }
 
 #[tokio::test]
-async fn with_the_last_child_goes_the_watchdog_and_leaves_no_zombie() {
+async fn the_watchdog_goes_with_the_last_who_needs_it_and_leaves_no_zombie() {
+    let host = Host::current().unwrap();
+    assert_eq!(host.watchdog(), None);
     let mut process = Command::new("sleep", "/").arg("1000").spawn().unwrap();
-    let watchdog = process.watchdog().unwrap();
-    assert!(alive(watchdog));
+    let watchdog = host.watchdog().unwrap();
     process.terminate(subagents_process::Ladder::default()).await;
-    assert!(alive(watchdog), "the process is still held");
     drop(process);
+    assert!(alive(watchdog), "the host is still held");
+    let again = Command::new("sleep", "/").arg("1000").spawn().unwrap();
+    assert_eq!(host.watchdog(), Some(watchdog));
+    drop(host);
+    assert!(alive(watchdog), "a child is there");
+    drop(again);
     until("it is reaped", || crate::support::state(watchdog).is_none());
 }
 
