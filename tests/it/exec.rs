@@ -4,6 +4,7 @@ mod border;
 mod end;
 mod faults;
 mod lifetimes;
+mod matrix;
 mod pipes;
 mod start;
 mod support;
