@@ -3,7 +3,6 @@
 mod aftermath;
 mod args;
 mod display;
-mod duration;
 mod limits;
 mod output;
 mod plan;

@@ -1,6 +1,5 @@
 //! What was typed.
 
-use crate::cli::duration;
 use clap::{
     Parser, Subcommand,
     builder::NonEmptyStringValueParser,
@@ -8,6 +7,7 @@ use clap::{
     value_parser,
 };
 use std::{ffi::OsString, path::PathBuf, time::Duration};
+use subagents::config::parse_duration;
 
 /// Delegate work to child agents: any program, one contract.
 #[derive(Debug, Parser)]
@@ -52,11 +52,11 @@ pub(crate) struct RunArgs {
     pub(crate) cwd: Option<PathBuf>,
 
     /// How long each child may work, like `30s` or `1h30m` [default: no limit]
-    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// How long each child may be silent, like `500ms` or `5m` [default: no limit]
-    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
     /// Show the live tree on stderr
