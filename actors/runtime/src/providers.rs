@@ -120,18 +120,3 @@ impl fmt::Debug for Registration {
         f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::check_name;
-
-    #[test]
-    fn spec_2_9_a_provider_name_is_never_empty_and_always_plain() {
-        for good in ["a", "0", "wc", "claude-code", "a.b_c-9", &"x".repeat(64)] {
-            assert!(check_name(good).is_ok(), "{good}");
-        }
-        for bad in ["", " ", "A", "-a", ".a", "a b", "é", "a/b", "a\n", &"x".repeat(65)] {
-            assert_eq!(check_name(bad).unwrap_err().code(), "INVALID_NAME", "{bad}");
-        }
-    }
-}

@@ -110,3 +110,18 @@ impl fmt::Debug for Name {
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn spec_2_9_a_provider_name_is_never_empty_and_always_plain() {
+        for good in ["a", "0", "wc", "claude-code", "a.b_c-9", &"x".repeat(64)] {
+            assert!(Name::of_provider(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "A", "-a", ".a", "a b", "é", "a/b", "a\n", &"x".repeat(65)] {
+            assert_eq!(Name::of_provider(bad).unwrap_err().code(), "INVALID_NAME", "{bad}");
+        }
+    }
+}
