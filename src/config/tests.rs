@@ -454,6 +454,22 @@ async fn a_host_registers_all_in_one_call() {
 }
 
 #[test]
+fn the_example_of_the_readme_is_right() {
+    let page = include_str!("../../README.md");
+    let (_, rest) = page.split_once("```toml\ndefault_provider").expect("an example");
+    let (example, rest) = rest.split_once("```").expect("its end");
+    let config = read(&format!("default_provider{example}"), &[]).expect("it is right");
+    assert_eq!(config.select(None).expect("the default").name(), "some-agent");
+    assert_eq!(config.provider("words").and_then(super::ProviderConfig::cwd), Some(Path::new("/here/docs")));
+    // The error that the page shows.
+    let shown = rest.split_once("```text\n").and_then(|(_, rest)| rest.split_once("\n```"));
+    let shown = shown.expect("an error");
+    let wrong = format!("default_provider{example}").replace("pass_env", "pas_env");
+    let error = Config::parse("subagents.toml", &wrong.replace("\ncwd", "\n#")).expect_err("a slip");
+    assert_eq!(error.to_string(), shown.0);
+}
+
+#[test]
 fn the_nearest_is_near() {
     let known = ["timeout", "idle_timeout", "env", "command"];
     for (typed, near) in [
