@@ -63,21 +63,30 @@ impl Value {
 struct Lines<'a> {
     file: Arc<Path>,
     text: &'a str,
+    /// Where each line begins.
+    starts: Vec<usize>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    fn new(file: &Path, text: &'a str) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+        Self { file: file.into(), text, starts: starts.collect() }
+    }
+
     fn place(&self, span: &Range<usize>) -> ConfigPlace {
-        let before = &self.text[..self.text.floor_char_boundary(span.start)];
-        let line = before.matches('\n').count() + 1;
-        let start = before.rfind('\n').map_or(0, |at| at + 1);
-        let column = before[start..].trim_start_matches('\u{feff}').chars().count() + 1;
+        let at = self.text.floor_char_boundary(span.start);
+        let line = self.starts.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or_default();
+        let before = self.text.get(start..at).unwrap_or_default();
+        // A byte order mark is no character of the first line.
+        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
         ConfigPlace::Line { file: self.file.clone(), line, column }
     }
 }
 
 /// Reads the text of a file.
 pub(super) fn read(file: &Path, text: &str) -> Result<Item, ConfigError> {
-    let lines = Lines { file: file.into(), text };
+    let lines = Lines::new(file, text);
     let table = DeTable::parse(text).map_err(|error| {
         let place = error.span().map_or(ConfigPlace::File(lines.file.clone()), |span| lines.place(&span));
         ConfigError::new(ConfigFaultKind::Syntax, place, sanitised(error.message()))

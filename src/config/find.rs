@@ -13,7 +13,7 @@ use std::{
 pub const FILE_NAME: &str = "subagents.toml";
 
 /// The longest file: what is longer is most likely no configuration.
-const LONGEST: u64 = 1024 * 1024;
+const LONGEST: u64 = 64 * 1024;
 
 /// Where to look for a configuration.
 ///
@@ -138,8 +138,8 @@ fn text(path: &Path, mut file: File) -> Result<String, ConfigError> {
     read.map_err(|error| unreadable(format!("it cannot be read: {}", reason(&error))))?;
     if bytes.len() as u64 > LONGEST {
         return Err(unreadable(format!(
-            "it is longer than {} MiB, which is no configuration",
-            LONGEST >> 20
+            "it is longer than {} KiB, which is no configuration",
+            LONGEST >> 10
         )));
     }
     String::from_utf8(bytes).map_err(|error| {

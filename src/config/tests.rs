@@ -394,12 +394,12 @@ fn a_file_that_cannot_be_read_is_told() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let load = |name: &str| Config::load(&Lookup::new(folder.path()).file(name)).expect_err(name);
     fs::write(folder.path().join("latin"), b"# \xe9").expect("written");
-    fs::write(folder.path().join("long"), "#".repeat(1024 * 1024 + 1)).expect("written");
+    fs::write(folder.path().join("long"), "#".repeat(64 * 1024 + 1)).expect("written");
     fs::create_dir(folder.path().join("folder")).expect("a folder");
     for (name, why) in [
         ("none", "none: it cannot be read: there is no such file"),
         ("latin", "latin: it is not UTF-8 (at byte 2)"),
-        ("long", "long: it is longer than 1 MiB"),
+        ("long", "long: it is longer than 64 KiB"),
         ("folder", "folder: it is a directory"),
     ] {
         let error = load(name);
@@ -467,6 +467,35 @@ fn the_example_of_the_readme_is_right() {
     let wrong = format!("default_provider{example}").replace("pass_env", "pas_env");
     let error = Config::parse("subagents.toml", &wrong.replace("\ncwd", "\n#")).expect_err("a slip");
     assert_eq!(error.to_string(), shown.0);
+}
+
+#[test]
+fn no_text_breaks_the_reader() {
+    let text = format!(
+        "\u{feff}{}",
+        wc("env = { \"é\" = '日本' }\r\ncwd = \"\"\"\n日\"\"\"\nmax_output = 0x7f # é")
+    );
+    for (at, _) in text.char_indices() {
+        let _ = read(&text[..at], &[]);
+        let _ = read(&format!("{}\u{1b}{}", &text[..at], &text[at..]), &[]);
+        let _ = read(&text[at..], &[("SUBAGENTS__PROVIDERS__WC__ENV", &text[at..])]);
+    }
+    assert_eq!(faults(&text), "");
+    for deep in
+        [format!("a = {}", "[".repeat(60_000)), format!("a{} = 1", ".a".repeat(30_000)), "[".repeat(60_000)]
+    {
+        assert_eq!(read(&deep, &[]).expect_err("too deep").faults().count(), 1);
+    }
+    let deep = "[".repeat(100_000);
+    let told = faults_of(WC, &[("SUBAGENTS__DEFAULTS__TIMEOUT", &deep)]);
+    assert!(
+        told.starts_with("SUBAGENTS__DEFAULTS__TIMEOUT: `defaults.timeout`: that is no duration"),
+        "{told}"
+    );
+    let wide: String = (0..6_000).map(|i| format!("k{i}=1,")).collect::<Vec<_>>().concat();
+    let begun = std::time::Instant::now();
+    assert_eq!(faults(&format!("defaults = {{{}}}", wide.trim_end_matches(','))).lines().count(), 21);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -217,6 +217,19 @@ fn the_limit_of_a_provider_holds_and_the_rest_is_seen_to_wait() {
 }
 
 #[test]
+fn as_many_prompts_are_under_way_as_the_defaults_say() {
+    let alone = "mkdir busy && sleep 0.1 && rmdir busy && cat";
+    let folder = configured("defaults.jobs = 1\n");
+    let run = |args: &[&str]| {
+        let run = subagents(["run", "--each", "-"].iter().chain(args).chain(&["--", "sh", "-c", alone]));
+        run.directory(folder.path()).input("a\nb\nc\nd\n").end()
+    };
+    assert_eq!(run(&[]).out, "a\nb\nc\nd\n");
+    let both = run(&["-j", "4"]);
+    assert_eq!((both.code, both.out.lines().count() < 4), (Some(1), true), "the command line wins: {both:?}");
+}
+
+#[test]
 fn what_a_provider_says_of_its_answer_holds() {
     let folder = configured(
         "[providers.blank]\nkind = \"exec\"\ncommand = [\"true\"]\nallow_empty = true\n\
