@@ -56,6 +56,7 @@
 //! `SUBAGENTS__PROVIDERS__WC__COMMAND='["wc", "-w"]'`. The segments are read in small letters, but for the name of a
 //! child's variable, as in `SUBAGENTS__PROVIDERS__WC__ENV__NO_COLOR=1`. A value is read as TOML where it is TOML of the
 //! right type, and is a string otherwise. `_` stands for `-` and `.` in the name of a provider of the file.
+//! None of these variables reaches a child.
 
 mod document;
 mod duration;
