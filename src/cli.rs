@@ -2,23 +2,28 @@
 
 mod aftermath;
 mod args;
+mod deadlines;
 mod display;
-mod duration;
+mod help;
 mod limits;
 mod output;
 mod plan;
 mod prompts;
+mod providers;
 mod run;
 mod signals;
 mod tally;
+mod voices;
 mod writer;
 
 use args::{Args, Command};
 use plan::{Plan, UsageError};
 use std::{
     io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
+use subagents::config::{Config, Lookup};
 
 /// Usage or configuration.
 const EXIT_USAGE: u8 = 2;
@@ -32,11 +37,11 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
         }
     };
+    let help = args.command.help();
     match go(args) {
         Ok(code) => ExitCode::from(code),
         Err(UsageError(message)) => {
-            let hint = "For more information, try 'subagents run --help'.";
-            let _ = writeln!(io::stderr(), "error: {message}\n\n{hint}");
+            let _ = writeln!(io::stderr(), "error: {message}\n\nFor more information, try '{help}'.");
             ExitCode::from(EXIT_USAGE)
         }
     }
@@ -45,8 +50,20 @@ pub(crate) fn main() -> ExitCode {
 fn go(args: Args) -> Result<u8, UsageError> {
     let logging = log_to_stderr()?;
     match args.command {
-        Command::Run(args) => run::run(Plan::new(args, &|name| std::env::var_os(name), logging)?),
+        Command::Run(args) => {
+            let config = configuration(args.config.as_deref())?;
+            run::run(Plan::new(args, &config, &|name| std::env::var_os(name), logging)?)
+        }
+        Command::Providers(args) => {
+            providers::tell(&configuration(args.config.as_deref())?, args.json).map_err(UsageError)
+        }
     }
+}
+
+/// The configuration of where this is called: that of `--cwd` is not asked for.
+fn configuration(file: Option<&Path>) -> Result<Config, UsageError> {
+    let here = Lookup::here();
+    Ok(Config::load(&file.map_or(here.clone(), |file| here.file(file)))?)
 }
 
 /// Installs the log where `SUBAGENTS_LOG` asks for one; says whether it did.

@@ -43,6 +43,7 @@
 //! | say what is wanted | [`StartRequest`], [`Deadlines`], [`Content`] |
 //! | understand what came | [`SubagentResult`], [`StopReason`], [`Diagnostic`]; [`StartError`], [`ResultError`], [`DisposeError`], [`DelegateError`] |
 //! | run any program | `Exec`, behind the default feature `exec` |
+//! | take the providers from a file | `config`, behind the feature of that name |
 //! | write a provider | [`provider_fn`], or [`SubagentProvider`] and [`Child`] |
 //! | delegate from a child | [`StartContext::as_parent`], [`SubagentService::downgrade`] |
 //! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`] |
@@ -71,6 +72,9 @@ pub use subagents_seam::{
     capabilities, content, context, error, event, ids, parent, progress, provider, request, result, schema,
     tree,
 };
+
+#[cfg(feature = "config")]
+pub mod config;
 
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;

@@ -1,6 +1,6 @@
 //! What was typed.
 
-use crate::cli::duration;
+use crate::cli::help::{EXAMPLES, PROVIDERS_DETAILS, PROVIDERS_EXAMPLES, RUN_DETAILS, RUN_EXAMPLES};
 use clap::{
     Parser, Subcommand,
     builder::NonEmptyStringValueParser,
@@ -8,6 +8,7 @@ use clap::{
     value_parser,
 };
 use std::{ffi::OsString, path::PathBuf, time::Duration};
+use subagents::config::parse_duration;
 
 /// Delegate work to child agents: any program, one contract.
 #[derive(Debug, Parser)]
@@ -20,6 +21,17 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Providers(ProvidersArgs),
+}
+
+impl Command {
+    /// Where more is said about it.
+    pub(crate) fn help(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "subagents run --help",
+            Self::Providers(_) => "subagents providers --help",
+        }
+    }
 }
 
 /// Delegate one prompt, or one for each line of a file.
@@ -28,9 +40,19 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(override_usage = USAGE, after_help = RUN_EXAMPLES, after_long_help = RUN_DETAILS)]
 pub(crate) struct RunArgs {
-    /// How many prompts of --each are under way at once [default: 4]
+    /// The configured provider that does the work [default: the default one, or the only one]
     ///
-    /// Each child needs about four open files; the soft limit on them is raised as far as that needs.
+    /// See `subagents providers`. Its limit and its deadlines hold; --timeout and --idle-timeout win over them.
+    #[arg(short, long, value_name = "NAME", conflicts_with = "command", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) provider: Option<String>,
+
+    /// Read this configuration, and look for no other
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
+    pub(crate) config: Option<PathBuf>,
+
+    /// How many prompts of --each are under way at once [default: `jobs` of the configuration, or 4]
+    ///
+    /// What is over the limit of the provider waits for a place, and is seen to. Each child needs about four open files; the soft limit on them is raised as far as that needs.
     #[arg(short, long, value_name = "JOBS", value_parser = value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
 
@@ -51,12 +73,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// How long each child may work, like `30s` or `1h30m` [default: no limit]
-    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    /// How long each child may work, like `30s` or `1h30m` [default: as configured, or no limit]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// How long each child may be silent, like `500ms` or `5m` [default: no limit]
-    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    /// How long each child may be silent, like `500ms` [default: as configured, or no limit]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
     /// Show the live tree on stderr
@@ -75,7 +97,7 @@ pub(crate) struct RunArgs {
     /// prompt to stdin.
     pub(crate) prompt: Option<String>,
 
-    /// The program that does the work, and its arguments
+    /// The program that does the work, and its arguments, in place of a provider
     ///
     /// It runs directly, without a shell. `{}` in an argument is replaced by the prompt; where no argument has it, the
     /// prompt goes to the program's stdin. What it writes to stdout is the answer, if it exits with 0.
@@ -83,8 +105,25 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The command is asked for with a message of its own, so that it cannot be left to the parser.
-const USAGE: &str = "subagents run [OPTIONS] [PROMPT] -- <COMMAND>...";
+/// Tell which providers are configured here, and whether each can work.
+///
+/// Nothing is started. The exit code is 0 also where a provider cannot work, which its entry says, with the next step;
+/// it is 2 where the configuration is wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = PROVIDERS_EXAMPLES, after_long_help = PROVIDERS_DETAILS)]
+pub(crate) struct ProvidersArgs {
+    /// Print one line of JSON per provider
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Read this configuration, and look for no other
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Whether the command or a provider does the work is asked for with a message of its own, so that it cannot be left to
+/// the parser.
+const USAGE: &str = "subagents run [OPTIONS] [PROMPT] [-- <COMMAND>...]";
 
 impl Args {
     /// Reads what was typed. A prompt may begin with a dash where it holds a blank: no option does. A single word with a
@@ -102,12 +141,12 @@ impl Args {
         if let Some((at, prompt)) = found.map(|(at, prompt)| (at, prompt.to_owned())) {
             // The parser would take `--` for its value as well, so something stands in that nobody can type.
             typed[at] = STAND_IN.into();
-            if let Ok(mut read) = Self::try_parse_from(&typed) {
-                let Command::Run(run) = &mut read.command;
-                if run.prompt.as_deref() == Some(STAND_IN) {
-                    run.prompt = Some(prompt);
-                    return Ok(read);
-                }
+            if let Ok(mut read) = Self::try_parse_from(&typed)
+                && let Command::Run(run) = &mut read.command
+                && run.prompt.as_deref() == Some(STAND_IN)
+            {
+                run.prompt = Some(prompt);
+                return Ok(read);
             }
         }
         // After `--` there is the command, whatever the parser suggests.
@@ -119,74 +158,6 @@ impl Args {
 
 /// In place of a prompt that begins with a dash. No argument can hold it.
 const STAND_IN: &str = "\0";
-
-const EXAMPLES: &str = "\
-Examples:
-  subagents run 'Say hello' -- some-agent --print {}
-  subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
-  subagents run --help";
-
-macro_rules! run_examples {
-    () => {
-        "\
-Examples:
-  subagents run 'Review the diff' -- some-agent --print {}
-  git diff | subagents run --timeout 5m -- some-agent --review
-  subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
-  ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'"
-    };
-}
-
-const RUN_EXAMPLES: &str =
-    concat!(run_examples!(), "\n\nSee --help for the output, the exit codes and the environment.");
-
-const RUN_DETAILS: &str = concat!(
-    run_examples!(),
-    "
-
-Output:
-  Without --json, stdout gets the answers of the prompts that completed,
-  unchanged but for a line feed where there is none at the end; bytes that are
-  no UTF-8 become U+FFFD, and control characters are taken out where stdout is
-  a terminal. A prompt that did not complete has a line on stderr, with its
-  index, and its line in the file of --each.
-  An answer is kept up to 16 MiB; one that is cut has a line on stderr, and
-  `details.truncated` with --json.
-
-  With --json, stdout gets one line for each prompt, in the order of
-  settlement; a partial answer is in it, too:
-    {\"type\":\"result\",\"index\":0,\"run\":\"<uuid>\",\"provider\":\"exec\",
-     \"label\":null,\"stop_reason\":\"completed\",\"output\":\"…\",
-     \"structured\":null,\"diagnostic\":null,\"details\":{},\"usage\":null,
-     \"elapsed_ms\":12}
-    {\"type\":\"start_error\",\"index\":1,\"provider\":\"exec\",
-     \"code\":\"NOT_ON_PATH\",\"message\":\"…\"}
-  `index` counts the prompts from 0. `elapsed_ms` includes the teardown.
-  `details.leaked` says what may be left of a child; such a prompt counts as
-  failed. Where stdout was closed from the start (>&-), it goes nowhere.
-
-Signals:
-  The first of Ctrl-C, SIGTERM and SIGHUP cancels everything and waits for the
-  teardown; the second kills.
-
-Exit codes:
-  0    everything completed
-  1    something did not, a program that is missing among it, or stdout could
-       not be written
-  2    usage, configuration, or a prompt that could not be read
-  129, 130, 143    ended by SIGHUP, Ctrl-C, SIGTERM
-  141  stdout was closed; what was under way is cancelled
-
-Environment:
-  SUBAGENTS_DEPTH, SUBAGENTS_MAX_DEPTH
-      how deep this delegates already, and how deep it may; the children get
-      the first one deeper, and the second where it is set
-  SUBAGENTS_LOG
-      what to log to stderr: a level, or target=level,…; no progress is drawn
-      then
-  Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the
-  children."
-);
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +180,7 @@ mod tests {
     }
     #[test]
     fn no_line_of_any_help_is_broken_by_the_width() {
-        for text in [super::EXAMPLES, super::RUN_EXAMPLES, super::RUN_DETAILS] {
+        for text in [super::EXAMPLES, super::RUN_DETAILS, super::PROVIDERS_DETAILS] {
             for line in text.lines() {
                 assert!(line.chars().count() <= 78, "{line}");
             }
@@ -230,7 +201,7 @@ mod tests {
     fn a_prompt_may_begin_with_a_dash_and_a_misspelt_option_is_no_prompt() {
         let parse = |args: &[&str]| {
             Args::read(["subagents", "run"].iter().chain(args).map(Into::into)).map(|args| {
-                let super::Command::Run(run) = args.command;
+                let super::Command::Run(run) = args.command else { panic!("another command") };
                 (run.prompt, run.jobs, run.json, run.timeout.is_some(), run.command.len())
             })
         };

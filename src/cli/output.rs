@@ -1,12 +1,15 @@
 //! How the outcome of one prompt reads, for people and for programs. Pure.
 
-use crate::cli::tally::{Ending, ending};
+use crate::cli::{
+    deadlines::Limits,
+    tally::{Ending, ending},
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::{borrow::Cow, fmt::Write, sync::Arc, time::Duration};
 use subagents::{
-    BatchItem, CancelCause, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic, ResultError, RunId,
-    StartError, StopReason, SubagentResult, Usage, sanitised,
+    BatchItem, DelegateError, Details, Diagnostic, Name, ResultError, RunId, StopReason, SubagentResult,
+    Usage, sanitised,
 };
 
 /// The name of the provider behind `-- COMMAND`.
@@ -28,8 +31,10 @@ pub(crate) struct Style {
     /// Whether a prompt's index says anything.
     pub(crate) many: bool,
     pub(crate) label: Option<Arc<str>>,
-    /// The options behind the deadlines that were given.
-    pub(crate) deadlines: Deadlines,
+    /// The provider's name.
+    pub(crate) provider: Name,
+    /// Whose deadlines hold.
+    pub(crate) limits: Limits,
 }
 
 /// What is known of a prompt beside its outcome.
@@ -53,7 +58,7 @@ impl Style {
                 lines.out = self.answer(result);
             } else {
                 let killed = if aside.killed { "; killed" } else { "" };
-                tell(&format!("{}{}{killed}", failure(result), self.option(result)));
+                tell(&format!("{}{}{killed}", failure(result), self.over(result)));
             }
             if let Some(cut) = &result.details.truncated {
                 let (kept, total) = (cut.kept_bytes, cut.total_bytes);
@@ -67,20 +72,9 @@ impl Style {
         lines
     }
 
-    /// The option whose time was over.
-    fn option(&self, result: &SubagentResult) -> String {
-        let text = result.diagnostic.as_ref().map_or("", |diagnostic| diagnostic.text());
-        let options = [
-            ("--timeout", DeadlineKind::Total, self.deadlines.total),
-            ("--idle-timeout", DeadlineKind::Idle, self.deadlines.idle),
-        ];
-        let over = options.into_iter().find_map(|(option, kind, given)| {
-            let cause = CancelCause::Deadline(kind).to_string();
-            given
-                .filter(|_| result.stop_reason == StopReason::TimedOut && text == cause)
-                .map(|time| (option, time))
-        });
-        over.map(|(option, time)| format!(" ({option} {time:?})")).unwrap_or_default()
+    /// Whose time was over.
+    fn over(&self, result: &SubagentResult) -> String {
+        self.limits.over(result).map(|who| format!(" ({who})")).unwrap_or_default()
     }
 
     fn answer(&self, result: &SubagentResult) -> String {
@@ -119,15 +113,17 @@ impl Style {
                 failed = no_result(error);
                 (&failed, None)
             }
-            Err(DelegateError::Start(error)) => return start_error(item.index, error),
+            Err(DelegateError::Start(error)) => {
+                return self.refusal(item.index, error.code(), &error.to_string());
+            }
             // Whatever comes later has a code and a message as well.
-            Err(error) => return refusal(item.index, error.code(), &error.to_string()),
+            Err(error) => return self.refusal(item.index, error.code(), &error.to_string()),
         };
         line(&ResultLine {
             r#type: "result",
             index: item.index,
             run: item.run,
-            provider: EXEC,
+            provider: &self.provider,
             label: self.label.as_deref(),
             stop_reason: &result.stop_reason,
             output: result.text(),
@@ -137,6 +133,11 @@ impl Style {
             usage: result.usage.as_deref(),
             elapsed_ms: millis(item.elapsed),
         })
+    }
+
+    fn refusal(&self, index: usize, code: &str, message: &str) -> String {
+        let provider = &*self.provider;
+        line(&StartErrorLine { r#type: "start_error", index, provider, code, message })
     }
 }
 
@@ -173,21 +174,13 @@ struct StartErrorLine<'a> {
     message: &'a str,
 }
 
-fn start_error(index: usize, error: &StartError) -> String {
-    refusal(index, error.code(), &error.to_string())
-}
-
-fn refusal(index: usize, code: &str, message: &str) -> String {
-    line(&StartErrorLine { r#type: "start_error", index, provider: EXEC, code, message })
-}
-
 /// A run that was published and whose result is not known: a failure like any other, to whoever reads the lines.
 fn no_result(error: &ResultError) -> SubagentResult {
     let category = error.code().to_ascii_lowercase().replace('_', "-");
     SubagentResult::error(Diagnostic::new(category, &error.to_string()))
 }
 
-fn line(value: &impl Serialize) -> String {
+pub(crate) fn line(value: &impl Serialize) -> String {
     // Nothing in these lines can fail: the keys are text, and the writer is memory.
     let json = serde_json::to_string(value).unwrap_or_else(|error| format!("{:?}", error.to_string()));
     let mut line = inert(json);
@@ -233,26 +226,32 @@ fn failure(result: &SubagentResult) -> String {
 }
 
 /// Clean text on one line.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let clean: Cow<'_, str> = sanitised(text).into();
     let parts: Vec<_> = clean.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
     parts.join(" | ").replace('\t', " ")
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Style, inert, one_line};
-    use subagents::{Deadlines, SubagentResult};
+    use super::{Limits, Style, inert, one_line};
+    use subagents::SubagentResult;
 
     #[test]
     fn an_answer_is_clean_on_a_terminal_and_unchanged_elsewhere() {
         let raw = SubagentResult::completed("\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext");
-        let style =
-            |terminal| Style { json: false, terminal, many: false, label: None, deadlines: Deadlines::new() };
+        let style = |terminal| Style {
+            json: false,
+            terminal,
+            many: false,
+            label: None,
+            provider: "p".into(),
+            limits: Limits::default(),
+        };
         assert_eq!(style(true).answer(&raw), "red\nnext\n");
         assert_eq!(style(false).answer(&raw), "\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext\n");
         assert_eq!(style(false).answer(&SubagentResult::completed("one\n")), "one\n");

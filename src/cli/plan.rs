@@ -2,6 +2,8 @@
 
 use crate::cli::{
     args::RunArgs,
+    deadlines::Limits,
+    output::EXEC,
     prompts::{self, Source},
 };
 use std::{
@@ -11,25 +13,44 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use subagents::{Deadlines, Exec};
+use subagents::{
+    Deadlines, Exec, Name,
+    config::{Config, ConfigError, ConfigFaultKind, ProviderConfig},
+};
 
 /// What was typed, or the environment, makes no sense; says what would.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
+impl From<ConfigError> for UsageError {
+    fn from(error: ConfigError) -> Self {
+        let none = error.faults().any(|fault| fault.kind == ConfigFaultKind::NoProvider);
+        let option = if none { "; on the command line it is -p NAME" } else { "" };
+        Self(format!("{}{option}", error.to_string().replace('\n', "\nerror: ")))
+    }
+}
+
 /// Everything that is to be done, decided.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) provider: Exec,
+    /// Its name.
+    pub(crate) name: Name,
+    /// How many of its runs may live at once.
+    pub(crate) limit: Option<usize>,
+    /// What a person is told first.
+    pub(crate) note: Option<String>,
     pub(crate) source: Source,
     pub(crate) jobs: usize,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) cwd: PathBuf,
-    pub(crate) deadlines: Deadlines,
+    pub(crate) limits: Limits,
     pub(crate) depth: u32,
     pub(crate) max_depth: Option<u32>,
     pub(crate) json: bool,
     pub(crate) show: Show,
+    /// Whether a person watches stderr.
+    pub(crate) watched: bool,
 }
 
 /// What is shown on stderr while it happens.
@@ -52,44 +73,87 @@ impl Plan {
     /// Reads a prompt from stdin where that is where it is.
     pub(crate) fn new(
         args: RunArgs,
+        config: &Config,
         environment: Environment<'_>,
         logging: bool,
     ) -> Result<Self, UsageError> {
-        let provider = exec(&args.command)?;
+        let configured = match &*args.command {
+            [] => Some(configured(config, args.provider.as_deref())?),
+            _ => None,
+        };
+        let provider = configured.map_or_else(|| exec(&args.command), |provider| Ok(provider.exec()))?;
         let jobs = match (args.jobs, &args.each) {
             (Some(_), None) => {
                 return Err(UsageError(
                     "--jobs is of use with --each only: there is but one prompt".to_owned(),
                 ));
             }
-            (jobs, _) => jobs.map_or(JOBS, usize::from),
+            (None, None) => 1,
+            (jobs, Some(_)) => jobs.map(usize::from).or(config.jobs()).unwrap_or(JOBS),
         };
         let depth = number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0);
         let max_depth = number(environment, "SUBAGENTS_MAX_DEPTH")?;
         let cwd = absolute(args.cwd.as_deref())?;
-        let mut deadlines = Deadlines::new();
-        deadlines.total = args.timeout;
-        deadlines.idle = args.idle_timeout;
-        let terminal = io::stderr().is_terminal() && !logging;
-        let show = match (args.tree, terminal, args.json) {
-            (true, true, _) => Show::LiveTree,
-            (true, false, _) => Show::TreeLog,
-            (false, true, false) => Show::Bar,
-            (false, ..) => Show::Nothing,
-        };
+        let mut typed = Deadlines::new();
+        (typed.total, typed.idle) = (args.timeout, args.idle_timeout);
+        let watched = io::stderr().is_terminal();
+        let show =
+            Show::new(args.tree, args.json, watched && !logging && draws(environment("TERM").as_deref()));
+        let unnamed = configured.filter(|_| args.provider.is_none() && watched);
         Ok(Self {
             provider,
+            name: configured.map_or_else(|| EXEC.into(), |provider| provider.name().clone()),
+            limit: configured.and_then(ProviderConfig::limit),
+            note: unnamed.map(|provider| which(config, provider)),
             source: source(args.each, args.prompt)?,
             jobs,
             label: args.label.map(Into::into),
             cwd,
-            deadlines,
+            limits: Limits::new(&typed, configured, config.deadlines()),
             depth,
             max_depth,
             json: args.json,
             show,
+            watched,
         })
     }
+}
+
+impl Show {
+    fn new(tree: bool, json: bool, in_place: bool) -> Self {
+        match (tree, in_place, json) {
+            (true, true, _) => Self::LiveTree,
+            (true, false, _) => Self::TreeLog,
+            (false, true, false) => Self::Bar,
+            (false, ..) => Self::Nothing,
+        }
+    }
+}
+
+/// Whether a terminal of this name can be drawn on in place.
+fn draws(terminal: Option<&OsStr>) -> bool {
+    terminal.is_some_and(|name| !name.is_empty() && name != "dumb")
+}
+
+/// The provider that is meant.
+fn configured<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a ProviderConfig, UsageError> {
+    if name.is_none() && config.providers().is_empty() {
+        return Err(UsageError(
+            "no command was given, and no provider is configured: name the program that does the work after `--`, \
+             for example\n  subagents run 'Review the diff' -- some-agent --print {}\n\
+             or see 'subagents providers' for how to configure one"
+                .to_owned(),
+        ));
+    }
+    Ok(config.select(name)?)
+}
+
+/// Which provider it is, where nobody named it.
+fn which(config: &Config, provider: &ProviderConfig) -> String {
+    let of = config
+        .file()
+        .map_or_else(|| "the environment".to_owned(), |file| subagents::sanitised(&file.to_string_lossy()));
+    format!("subagents: provider {}, of {of}", provider.name())
 }
 
 fn exec(command: &[OsString]) -> Result<Exec, UsageError> {
@@ -98,7 +162,7 @@ fn exec(command: &[OsString]) -> Result<Exec, UsageError> {
             Ok(Exec::new(program).args(arguments.iter().cloned()))
         }
         _ => Err(UsageError(
-            "no command was given: name the program that does the work after `--`, for example\n  \
+            "the command has no name: name the program that does the work after `--`, for example\n  \
              subagents run 'Review the diff' -- some-agent --print {}"
                 .to_owned(),
         )),
@@ -162,8 +226,26 @@ fn number(environment: Environment<'_>, name: &str) -> Result<Option<u32>, Usage
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{Show, draws, number};
     use std::ffi::OsString;
+
+    #[test]
+    fn what_is_shown_depends_on_who_watches() {
+        for (tree, json, in_place, show) in [
+            (false, false, true, Show::Bar),
+            (false, true, true, Show::Nothing),
+            (true, true, true, Show::LiveTree),
+            (true, false, false, Show::TreeLog),
+            (false, false, false, Show::Nothing),
+        ] {
+            assert_eq!(Show::new(tree, json, in_place), show);
+        }
+        for (terminal, drawn) in
+            [(Some("xterm"), true), (Some("dumb"), false), (Some(""), false), (None, false)]
+        {
+            assert_eq!(draws(terminal.map(AsRef::as_ref)), drawn, "{terminal:?}");
+        }
+    }
 
     #[test]
     fn a_depth_is_a_whole_number_or_absent() {

@@ -4,7 +4,7 @@ use crate::cli::{
     aftermath,
     display::Display,
     limits,
-    output::{Aside, EXEC, Lines, Style},
+    output::{Aside, Lines, Style},
     plan::{Plan, UsageError},
     prompts::{Input, Source},
     signals::{Caught, Signals},
@@ -44,7 +44,7 @@ const EXIT_INPUT: u8 = 2;
 /// # Errors
 /// What can be known before anything starts.
 pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
-    limits::make_room(plan.jobs);
+    limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)));
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     let code = runtime.block_on(async { Session::new(plan, failed)?.drive().await });
@@ -105,9 +105,14 @@ impl Session {
         let signals = Signals::install().map_err(&failed)?;
         // Gone runs would only hold their answers in memory: nobody looks at them here.
         let mut service = SubagentService::builder()
-            .provider(EXEC, plan.provider)
+            .provider(&*plan.name, plan.provider)
             .root_depth(plan.depth)
-            .keep_gone(0, Duration::ZERO);
+            .keep_gone(0, Duration::ZERO)
+            // What is over a provider's limit waits, however much it is.
+            .queue(plan.jobs);
+        if let Some(limit) = plan.limit {
+            service = service.limit(&*plan.name, limit);
+        }
         if let Some(depth) = plan.max_depth {
             service = service.max_depth(depth);
         }
@@ -116,7 +121,8 @@ impl Session {
 
         let queue = Queue::default();
         let prompts = queue.clone();
-        let mut batch = service.batch(&root, EXEC).limit(plan.jobs).deadlines(plan.deadlines.clone());
+        let deadlines = plan.limits.deadlines.clone();
+        let mut batch = service.batch(&root, &*plan.name).limit(plan.jobs).deadlines(deadlines);
         let many = !matches!(plan.source, Source::One(_));
         if let Some(label) = &plan.label {
             batch = batch.label(label.clone());
@@ -126,7 +132,10 @@ impl Session {
         }
         let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
 
-        let display = Display::new(plan.show);
+        let display = Display::new(plan.show, plan.watched);
+        if let Some(note) = &plan.note {
+            display.note(note);
+        }
         if !many {
             let _ = display.expected().set(1);
         } else if let Some(count) = plan.source.counter() {
@@ -143,7 +152,14 @@ impl Session {
             jobs: plan.jobs,
             source: plan.source.name(),
             input: Some(plan.source.start().map_err(&failed)?),
-            style: Style { json: plan.json, terminal, many, label: plan.label, deadlines: plan.deadlines },
+            style: Style {
+                json: plan.json,
+                terminal,
+                many,
+                label: plan.label,
+                provider: plan.name,
+                limits: plan.limits,
+            },
             writer: Writer::start(display.bar()).map_err(&failed)?,
             read: 0,
             lines: HashMap::new(),
@@ -178,8 +194,8 @@ impl Session {
                     self.stop("the output is closed");
                 }
                 Turn::Look => {
-                    self.display
-                        .update(&self.tally, self.batch.under_way(), || tree(&self.service, &self.style));
+                    let tree = tree(&self.service, &self.style);
+                    self.display.update(&self.tally, self.batch.under_way(), &self.service, &tree);
                 }
                 Turn::Written | Turn::Item(None) => {}
                 Turn::Input(input) => self.take(input),
@@ -259,7 +275,7 @@ impl Session {
 
     /// Everything has settled and is disposed.
     async fn finish(mut self) -> u8 {
-        self.display.finish(&self.tally, || tree(&self.service, &self.style));
+        self.display.finish(&self.tally, &self.service, &tree(&self.service, &self.style));
         let report = tokio::select! {
             report = self.service.shutdown(GRACE) => report,
             caught = self.signals.next() => return self.kill(caught).await,
@@ -326,7 +342,7 @@ impl Session {
         };
         // Who does not read by now will not.
         let _ = timeout(LAST_WORDS, hand_over).await;
-        self.display.finish(&self.tally, || tree(&self.service, &self.style));
+        self.display.finish(&self.tally, &self.service, &tree(&self.service, &self.style));
         if !gone {
             tell_leaks(&self.display, &report);
         }
@@ -348,7 +364,7 @@ impl Session {
             };
             return Some(format!("{}; {left}", self.tally.summary(self.begun.elapsed())));
         }
-        if total > 1 {
+        if total > 1 && (self.display.is_watched() || self.tally.unsuccessful() > 0) {
             return Some(self.tally.summary(self.begun.elapsed()));
         }
         (self.style.many && total == 0)

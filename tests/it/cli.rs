@@ -1,8 +1,11 @@
 //! `subagents`, run as people run it.
 
+mod config;
 mod input;
 mod output;
+mod providers;
 mod signals;
 mod support;
+mod terminal;
 mod usage;
 mod volume;

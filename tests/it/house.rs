@@ -249,6 +249,7 @@ fn every_guarantee_names_tests_that_exist() {
     assert!(names.len() > 40, "{}", names.len());
     let mut all = sources("tests");
     all.extend(sources("actors"));
+    all.extend(sources("src"));
     for name in names {
         let test = format!("fn {name}(");
         let found = all.iter().any(|(_, text)| {

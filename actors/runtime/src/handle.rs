@@ -126,7 +126,7 @@ pub struct SubagentRun {
 
 impl SubagentRun {
     pub(crate) fn new(core: Arc<RunCore>) -> Self {
-        Self { watcher: RunWatcher { core }, armed: true }
+        Self { watcher: RunWatcher::new(core), armed: true }
     }
 
     /// The run.
@@ -210,6 +210,10 @@ pub struct RunWatcher {
 }
 
 impl RunWatcher {
+    pub(crate) fn new(core: Arc<RunCore>) -> Self {
+        Self { core }
+    }
+
     /// The run.
     pub fn id(&self) -> RunId {
         self.core.id()

@@ -188,6 +188,12 @@ impl ProgressStream {
         }
     }
 
+    /// What changed since the last look, if anything did; waits for nothing.
+    pub fn try_next(&mut self) -> Option<ProgressUpdate> {
+        let core = self.core.clone();
+        self.look(core.live_or_new())
+    }
+
     fn look(&mut self, live: &Live) -> Option<ProgressUpdate> {
         let folded = live.folded();
         if folded.changes == self.seen_changes {

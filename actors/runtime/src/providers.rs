@@ -47,8 +47,7 @@ impl Providers {
         lane: LaneId,
         then: impl FnOnce(&Name),
     ) -> Result<(Name, u64), RegisterError> {
-        check_name(name)?;
-        let name: Name = name.into();
+        let name = Name::of_provider(name)?;
         // Foreign code, asked and dropped without the lock: a provider may hold a registration of its own.
         let (capabilities, blank_is_fine) = (provider.capabilities(), provider.allows_blank_answer());
         let mut generation = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,17 +87,6 @@ impl Providers {
     }
 }
 
-/// A name is 1 to 64 bytes of `a-z`, `0-9`, `.`, `_`, `-`, a letter or digit first.
-fn check_name(name: &str) -> Result<(), RegisterError> {
-    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let rest =
-        name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
-    if first && rest && name.len() <= 64 {
-        return Ok(());
-    }
-    Err(RegisterError::InvalidName(subagents_seam::bounded(&subagents_seam::sanitised(name), 80).into()))
-}
-
 /// A provider's registration. Dropping it ends it: no new starts; live runs go on (SPEC 2.3). A late drop never removes
 /// a newer registration of the same name.
 #[must_use = "dropping a registration ends it"]
@@ -130,20 +118,5 @@ impl Drop for Registration {
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_name;
-
-    #[test]
-    fn spec_2_9_a_provider_name_is_never_empty_and_always_plain() {
-        for good in ["a", "0", "wc", "claude-code", "a.b_c-9", &"x".repeat(64)] {
-            assert!(check_name(good).is_ok(), "{good}");
-        }
-        for bad in ["", " ", "A", "-a", ".a", "a b", "é", "a/b", "a\n", &"x".repeat(65)] {
-            assert_eq!(check_name(bad).unwrap_err().code(), "INVALID_NAME", "{bad}");
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The handle of a service.
 
 use crate::{
-    EventStream, ServiceBuilder, ServiceEnd, ShutdownReport,
+    EventStream, RunWatcher, ServiceBuilder, ServiceEnd, ShutdownReport,
     admission::LaneId,
     batch::{self, BatchBuilder},
     checks,
@@ -239,6 +239,12 @@ impl SubagentService {
     pub fn cancel(&self, run: RunId, cause: CancelCause) -> bool {
         let core = self.shared().runs.get(run);
         core.inspect(|core| core.request_cancel(cause)).is_some()
+    }
+
+    /// A handle on one live run by its id, which watches, waits and can cancel. It looks through the live runs, as
+    /// [`cancel`](Self::cancel) does.
+    pub fn watcher(&self, run: RunId) -> Option<RunWatcher> {
+        self.shared().runs.get(run).map(RunWatcher::new)
     }
 
     // ---- looking

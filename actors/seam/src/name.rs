@@ -1,5 +1,6 @@
 //! Short names: of providers, of delegations.
 
+use crate::{RegisterError, text};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
@@ -16,6 +17,26 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 pub struct Name(SmolStr);
 
 impl Name {
+    /// A name that a provider may have: 1 to 64 bytes of `a-z`, `0-9`, `.`, `_`, `-`, a letter or digit first.
+    ///
+    /// ```
+    /// use subagents_seam::Name;
+    /// assert!(Name::of_provider("claude-code").is_ok());
+    /// assert_eq!(Name::of_provider("Claude").unwrap_err().code(), "INVALID_NAME");
+    /// ```
+    ///
+    /// # Errors
+    /// [`RegisterError::InvalidName`] for any other.
+    pub fn of_provider(name: &str) -> Result<Self, RegisterError> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let first = name.bytes().next().is_some_and(plain);
+        let rest = name.bytes().all(|byte| plain(byte) || matches!(byte, b'.' | b'_' | b'-'));
+        if first && rest && name.len() <= 64 {
+            return Ok(name.into());
+        }
+        Err(RegisterError::InvalidName(text::bounded(&text::sanitised(name), 80).into()))
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -87,5 +108,20 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn spec_2_9_a_provider_name_is_never_empty_and_always_plain() {
+        for good in ["a", "0", "wc", "claude-code", "a.b_c-9", &"x".repeat(64)] {
+            assert!(Name::of_provider(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "A", "-a", ".a", "a b", "é", "a/b", "a\n", &"x".repeat(65)] {
+            assert_eq!(Name::of_provider(bad).unwrap_err().code(), "INVALID_NAME", "{bad}");
+        }
     }
 }

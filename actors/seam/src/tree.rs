@@ -393,7 +393,17 @@ impl Tree {
         }
     }
 
-    fn draw(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The tree as `Display` draws it, with a row of its own below each node of which there is more to say.
+    ///
+    /// What is said is made safe to show, and one line.
+    pub fn drawn_with(&self, more: impl Fn(&Node) -> Option<String>) -> String {
+        let mut drawn = String::new();
+        // A `String` takes everything.
+        let _ = self.draw(&mut drawn, &more);
+        drawn
+    }
+
+    fn draw(&self, f: &mut impl fmt::Write, more: &dyn Fn(&Node) -> Option<String>) -> fmt::Result {
         let known: HashSet<NodeId> = self.nodes.iter().map(|node| node.id).collect();
         let mut below: BTreeMap<Option<NodeId>, Vec<&Node>> = BTreeMap::new();
         for node in &self.nodes {
@@ -410,6 +420,10 @@ impl Tree {
         while let Some((node, lead, indent)) = stack.pop() {
             writeln!(f, "{lead}{}", self.line(node))?;
             let children = below.remove(&Some(node.id)).unwrap_or_default();
+            if let Some(said) = more(node) {
+                let fork = if children.is_empty() { "└─ " } else { "├─ " };
+                writeln!(f, "{indent}{fork}{}", text::sanitised(&said).replace(['\n', '\t'], " "))?;
+            }
             let last = children.len().saturating_sub(1);
             for (i, child) in children.into_iter().enumerate().rev() {
                 let (fork, rest) = if i == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
@@ -481,7 +495,7 @@ fn short(duration: Duration) -> String {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.draw(f)
+        self.draw(f, &|_| None)
     }
 }
 
@@ -519,6 +533,22 @@ mod tests {
              ├─ wc · queued · place 1 · waits for a slot for 1.5s\n\
              └─ wc · queued · place 2 · waits for a slot for 1.5s\n"
         );
+    }
+
+    #[test]
+    fn what_is_said_of_a_node_has_a_row_below_it() {
+        let service = Node::new(AgentId::new().into(), None, NodeKind::Service);
+        let first = run(service.id, 1, None);
+        let nodes = vec![run(service.id, 3, None), run(first.id, 2, None), first, service];
+        let tree = Tree::new(Timestamp::from_millis(0), nodes, Vec::new(), 0, false);
+        let said = |node: &Node| {
+            (node.kind == NodeKind::Run).then(|| format!("\u{1b}[2Ja\n{}", node.created.as_millis()))
+        };
+        assert_eq!(
+            tree.drawn_with(said),
+            "service\n├─ wc · running\n│  ├─ a 1\n│  └─ wc · running\n│     └─ a 2\n└─ wc · running\n   └─ a 3\n"
+        );
+        assert_eq!(tree.drawn_with(|_| None), tree.to_string());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::{
     ffi::OsStr,
     io::{Read, Write},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
@@ -12,9 +13,18 @@ use std::{
 };
 
 pub(crate) use rustix::process::Signal;
+use tempfile::TempDir;
 
 /// No test waits longer than this for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A directory with this `subagents.toml`, in which `{}` is the directory.
+pub(crate) fn configured(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = text.replace("{}", folder.path().to_str().expect("a plain path"));
+    std::fs::write(folder.path().join("subagents.toml"), text).expect("it can be written");
+    folder
+}
 
 /// One run of the program.
 #[derive(Debug)]
@@ -32,6 +42,8 @@ pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> R
     for name in ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG"] {
         command.env_remove(name);
     }
+    // Whoever runs the tests may have a configuration.
+    command.env("XDG_CONFIG_HOME", "/no/such/folder");
     Run { command, mark, input: Vec::new() }
 }
 
@@ -53,8 +65,14 @@ pub(crate) fn program(name: &str) -> Command {
 }
 
 impl Run {
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Runs it in this directory.
+    pub(crate) fn directory(mut self, directory: impl AsRef<Path>) -> Self {
+        self.command.current_dir(directory);
         self
     }
 

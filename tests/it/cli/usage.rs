@@ -24,6 +24,11 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (&["run", "x", "--persona", "y", "--", "cat"], "--persona"),
         (&["run", "--persona", "--", "cat"], "can be piped to stdin"),
         (&["run", "--jsno", "x", "--", "cat"], "'--json'"),
+        (&["run", "x", "-p", "wc", "--", "cat"], "cannot be used with"),
+        (&["run", "x", "-p", ""], "--provider"),
+        (&["run", "x", "-p", "wc"], "no provider is named `wc`: no provider is configured"),
+        (&["run", "x", "--config", "/no/such.toml", "--", "cat"], "/no/such.toml: it cannot be read"),
+        (&["providers", "x"], "unexpected argument"),
         (&["walk"], "walk"),
         (&[], "Examples:"),
     ] {
@@ -36,10 +41,12 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
 
 #[test]
 fn help_has_examples_and_the_version_is_told() {
-    for args in [&["--help"][..], &["-h"], &["run", "--help"], &["run", "-h"], &["help", "run"]] {
+    for args in
+        [&["--help"][..], &["-h"], &["run", "--help"], &["run", "-h"], &["help", "run"], &["providers", "-h"]]
+    {
         let ended = subagents(args).end();
         assert_eq!(ended.code, Some(0), "{args:?}");
-        assert!(ended.out.contains("Examples:\n  subagents run "), "{args:?}: {}", ended.out);
+        assert!(ended.out.contains("Examples:\n  subagents "), "{args:?}: {}", ended.out);
         assert!(!ended.out.contains('\u{1b}'), "no colour where there is no terminal");
     }
     assert_eq!(subagents(["--version"]).end().out, concat!("subagents ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -48,8 +55,15 @@ fn help_has_examples_and_the_version_is_told() {
 #[test]
 fn the_long_help_names_exit_codes_and_environment() {
     let help = subagents(["run", "--help"]).end().out;
-    for word in ["129, 130, 143", "141", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG", "Blank lines", "elapsed_ms"]
-    {
+    for word in [
+        "129, 130, 143",
+        "141",
+        "SUBAGENTS_MAX_DEPTH",
+        "SUBAGENTS_LOG",
+        "Blank lines",
+        "elapsed_ms",
+        "max_concurrent",
+    ] {
         assert!(help.contains(word), "{word}");
     }
 }

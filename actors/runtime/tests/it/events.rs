@@ -117,6 +117,24 @@ async fn l06_two_readers_see_the_same_and_do_not_disturb_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watcher_is_found_by_id_and_its_progress_can_be_looked_at_without_waiting() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let run = service.start("it", StartRequest::new(&root, "say:one sleep:10 say:two sleep:10 three"));
+    let run = run.await.unwrap();
+    let mut progress = service.watcher(run.id()).expect("it lives").progress();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(progress.try_next().map(|update| update.text).as_deref(), Some("one"));
+    assert!(progress.try_next().is_none(), "nothing new");
+    run.result().await.unwrap();
+    assert_eq!(progress.try_next().map(|update| update.text).as_deref(), Some("two"));
+    let id = run.id();
+    run.dispose().await.unwrap();
+    assert!(service.watcher(id).is_none(), "it is gone");
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn spec_2_9_every_end_has_its_start_with_the_same_facts_under_a_mixed_load() {
     let probe = Probe::default();
     let (service, root) = service_with(&probe, |builder| builder.limit("it", 7));

@@ -5,8 +5,19 @@ use std::time::Duration;
 /// The units, the largest first, each with its milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Whole numbers with units, the larger unit first; never zero.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+/// Reads a duration as people write it: whole numbers with units, the larger unit first; never zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use subagents::config::parse_duration;
+///
+/// assert_eq!(parse_duration("1h30m"), Ok(Duration::from_mins(90)));
+/// assert!(parse_duration("30").is_err_and(|why| why.contains("it has no unit")));
+/// ```
+///
+/// # Errors
+/// What would be right, in words.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let total = millis(text).ok_or_else(|| {
         let unit = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
             " (it has no unit)"
@@ -16,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         format!("that is no duration{unit}; write whole numbers with h, m, s or ms, like `500ms`, `30s`, `5m` or `1h30m`")
     })?;
     if total == 0 {
-        return Err("zero leaves no time at all; write it like `30s`, or leave the option out".to_owned());
+        return Err("zero leaves no time at all; write it like `30s`, or leave it out".to_owned());
     }
     Ok(Duration::from_millis(total))
 }
@@ -39,7 +50,7 @@ fn millis(mut text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::parse_duration;
 
     #[test]
     fn what_people_write_is_read() {
@@ -54,7 +65,7 @@ mod tests {
             ("90m", 5_400_000),
             ("0h5s", 5_000),
         ] {
-            assert_eq!(parse(text).expect(text).as_millis(), ms, "{text}");
+            assert_eq!(parse_duration(text).expect(text).as_millis(), ms, "{text}");
         }
     }
 
@@ -81,7 +92,7 @@ mod tests {
             "1m ",
             "+1s",
         ] {
-            let error = parse(text).expect_err(text);
+            let error = parse_duration(text).expect_err(text);
             assert!(error.contains("`30s`"), "{text}: {error}");
         }
     }

@@ -1,0 +1,135 @@
+//! What the help says beside the options. No line is wider than 78 columns.
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  subagents run 'Say hello' -- some-agent --print {}
+  subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
+  subagents run -p some-agent 'Say hello'
+  subagents providers
+  subagents run --help";
+
+macro_rules! run_examples {
+    () => {
+        "\
+Examples:
+  subagents run 'Review the diff' -- some-agent --print {}
+  subagents run -p some-agent 'Review the diff'
+  git diff | subagents run --timeout 5m -- some-agent --review
+  subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
+  ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'"
+    };
+}
+
+pub(crate) const RUN_EXAMPLES: &str =
+    concat!(run_examples!(), "\n\nSee --help for the output, the exit codes and the environment.");
+
+pub(crate) const RUN_DETAILS: &str = concat!(
+    run_examples!(),
+    "
+
+Output:
+  Without --json, stdout gets the answers of the prompts that completed,
+  unchanged but for a line feed where there is none at the end; bytes that are
+  no UTF-8 become U+FFFD, and control characters are taken out where stdout is
+  a terminal. A prompt that did not complete has a line on stderr, with its
+  index, and its line in the file of --each.
+  An answer is kept up to 16 MiB; one that is cut has a line on stderr, and
+  `details.truncated` with --json.
+
+  With --json, stdout gets one line for each prompt, in the order of
+  settlement; a partial answer is in it, too:
+    {\"type\":\"result\",\"index\":0,\"run\":\"<uuid>\",\"provider\":\"exec\",
+     \"label\":null,\"stop_reason\":\"completed\",\"output\":\"…\",
+     \"structured\":null,\"diagnostic\":null,\"details\":{},\"usage\":null,
+     \"elapsed_ms\":12}
+    {\"type\":\"start_error\",\"index\":1,\"provider\":\"exec\",
+     \"code\":\"NOT_ON_PATH\",\"message\":\"…\"}
+  `provider` is the name of the configured one, and `exec` with COMMAND.
+  `index` counts the prompts from 0. `elapsed_ms` includes the teardown.
+  `details.leaked` says what may be left of a child; such a prompt counts as
+  failed. Where stdout was closed from the start (>&-), it goes nowhere.
+
+  On stderr is what goes wrong. Where it is a terminal there is a bar as well,
+  with --tree the live tree above it, with what each run waits for and what
+  its child said last, and a summary. Where TERM is dumb nothing is drawn in
+  place.
+
+Configuration:
+  subagents.toml, in the directory this is called in or the nearest one above
+  it, else subagents/subagents.toml in $XDG_CONFIG_HOME or ~/.config:
+    default_provider = \"some-agent\"
+    [defaults]
+    timeout = \"5m\"       # idle_timeout, start_timeout, jobs
+    [providers.some-agent]
+    kind = \"exec\"
+    command = [\"some-agent\", \"--print\", \"{}\"]
+    max_concurrent = 8   # also description, pass_env, env, cwd, allow_empty,
+                         # max_output, and the three timeouts
+  The most specific deadline holds: of the command line, of the provider, of
+  [defaults]. Only [defaults] is for COMMAND.
+
+Signals:
+  The first of Ctrl-C, SIGTERM and SIGHUP cancels everything and waits for the
+  teardown; the second kills.
+
+Exit codes:
+  0    everything completed
+  1    something did not, a program that is missing among it, or stdout could
+       not be written
+  2    usage, configuration, or a prompt that could not be read
+  129, 130, 143    ended by SIGHUP, Ctrl-C, SIGTERM
+  141  stdout was closed; what was under way is cancelled
+
+Environment:
+  SUBAGENTS_DEPTH, SUBAGENTS_MAX_DEPTH
+      how deep this delegates already, and how deep it may; the children get
+      the first one deeper, and the second where it is set
+  SUBAGENTS__SECTION__KEY
+      overrides a key of the configuration: SUBAGENTS__DEFAULTS__TIMEOUT=5m,
+      SUBAGENTS__PROVIDERS__NAME__MAX_CONCURRENT=2
+  SUBAGENTS_LOG
+      what to log to stderr: a level, or target=level,…; no progress is drawn
+      then
+  Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the
+  children, but for those that `pass_env` of a provider lists."
+);
+
+macro_rules! providers_examples {
+    () => {
+        "\
+Examples:
+  subagents providers
+  subagents providers --json | jq 'select(.works | not)'
+  subagents providers --config other.toml"
+    };
+}
+
+pub(crate) const PROVIDERS_EXAMPLES: &str =
+    concat!(providers_examples!(), "\n\nSee --help for the output and the exit codes.");
+
+pub(crate) const PROVIDERS_DETAILS: &str = concat!(
+    providers_examples!(),
+    "
+
+Output:
+  stdout gets the file that was read, and of each provider: its name, its
+  kind, the program as it was found, what it can do, its limits, and the names
+  of the variables that are set for it or passed on, never their values. One
+  that cannot work has the code and the message that a start would have.
+
+  With --json, stdout gets one line for each provider:
+    {\"type\":\"provider\",\"name\":\"wc\",\"kind\":\"exec\",\"default\":true,
+     \"description\":null,\"works\":true,\"program\":\"/usr/bin/wc\",
+     \"code\":null,\"message\":null,\"capabilities\":[],\"prompts\":[\"text\"],
+     \"max_concurrent\":8,\"max_output\":null,\"allow_empty\":false,
+     \"timeout_ms\":300000,\"idle_timeout_ms\":null,
+     \"start_timeout_ms\":null,\"cwd\":null,\"env\":[\"NO_COLOR\"],
+     \"pass_env\":[],\"config\":\"/srv/repo/subagents.toml\"}
+  `default` is that of the one that works where none is named.
+
+Exit codes:
+  0    the configuration is right, or there is none
+  1    stdout could not be written
+  2    usage, or a configuration that is wrong
+  141  stdout was closed"
+);

@@ -1,0 +1,254 @@
+//! `subagents.toml`: which providers there are, and the defaults. Behind the feature `config`.
+//!
+//! ```
+//! use subagents::config::Config;
+//!
+//! let text = r#"
+//! default_provider = "wc"
+//!
+//! [defaults]
+//! timeout = "5m"                    # also idle_timeout, start_timeout, jobs
+//!
+//! [providers.wc]
+//! kind = "exec"
+//! command = ["wc", "-w"]            # directly, never through a shell; `{}` in an argument is the prompt
+//! description = "counts words"
+//! pass_env = ["WC_API_KEY"]         # a name that looks like a secret reaches a child only when listed here or in env
+//! env = { NO_COLOR = "1" }
+//! max_concurrent = 8
+//! max_output = "1MiB"               # also cwd, allow_empty, and the three timeouts
+//! "#;
+//! let config = Config::parse("subagents.toml", text)?;
+//! assert_eq!(config.select(None)?.name(), "wc");
+//! assert_eq!(config.providers()[0].limit(), Some(8));
+//!
+//! // Whatever is not known is refused, with its place and what would be right.
+//! let error = Config::parse("subagents.toml", &text.replace("pass_env", "pas_env")).unwrap_err();
+//! assert_eq!(error.code(), "CONFIG_UNKNOWN_KEY");
+//! assert_eq!(
+//!     error.to_string(),
+//!     "subagents.toml:11:1: unknown key `providers.wc.pas_env`; did you mean `pass_env`?"
+//! );
+//! # Ok::<(), subagents::config::ConfigError>(())
+//! ```
+//!
+//! A host takes all of it in one call:
+//!
+//! ```no_run
+//! use subagents::{StartRequest, SubagentService, config::{Config, Lookup}};
+//!
+//! # async fn host() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load(&Lookup::here())?;
+//! let service = config.register(SubagentService::builder()).build()?;
+//! let root = service.root("/srv/repo")?;
+//!
+//! let provider = config.select(None)?;
+//! let request = StartRequest::new(&root, "Review the diff").deadlines(provider.deadlines().clone());
+//! let answer = service.delegate(provider.name(), request).await?;
+//! # let _ = answer;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The environment
+//!
+//! `SUBAGENTS__SECTION__KEY=value` overrides a key, and needs no file: `SUBAGENTS__DEFAULTS__TIMEOUT=5m`,
+//! `SUBAGENTS__PROVIDERS__WC__COMMAND='["wc", "-w"]'`. The segments are read in small letters, but for the name of a
+//! child's variable, as in `SUBAGENTS__PROVIDERS__WC__ENV__NO_COLOR=1`. A value is read as TOML where it is TOML of the
+//! right type, and is a string otherwise. `_` stands for `-` and `.` in the name of a provider of the file.
+//! None of these variables reaches a child.
+
+mod document;
+mod duration;
+mod error;
+mod find;
+mod provider;
+mod section;
+mod size;
+
+pub use duration::parse_duration;
+pub use error::{ConfigError, ConfigFault, ConfigFaultKind, ConfigPlace};
+pub use find::{FILE_NAME, Lookup};
+pub use provider::{ProviderConfig, ProviderKind};
+
+use error::Faults;
+use section::{Section, quoted};
+use std::{ffi::OsString, num::NonZeroUsize, path::Path, sync::Arc};
+use subagents_runtime::ServiceBuilder;
+use subagents_seam::{Deadlines, Name, bounded, sanitised};
+
+/// As many prompts may be under way at once.
+const MOST_JOBS: usize = 65_535;
+
+/// A configuration that is right: see the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    file: Option<Arc<Path>>,
+    default_provider: Option<Name>,
+    deadlines: Deadlines,
+    jobs: Option<NonZeroUsize>,
+    providers: Vec<ProviderConfig>,
+}
+
+impl Config {
+    /// Reads the text of a file; `file` is its name in messages. No variable overrides it, and a relative `cwd` in it is
+    /// refused, since nothing says where it begins.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it.
+    pub fn parse(file: impl AsRef<Path>, text: &str) -> Result<Self, ConfigError> {
+        Self::from_parts(Some((file.as_ref(), text)), None, [])
+    }
+
+    /// Reads the text of a file, with these variables over it. Relative paths begin at `directory`.
+    fn from_parts(
+        file: Option<(&Path, &str)>,
+        directory: Option<&Path>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        let mut root = match file {
+            Some((file, text)) => document::read(file, text)?,
+            None => document::empty(),
+        };
+        let mut faults = Faults::default();
+        document::overridden(&mut root, variables, &mut faults);
+
+        let mut config = Self { file: file.map(|(file, _)| file.into()), ..Self::default() };
+        if let Some(mut table) = Section::open(String::new(), root.at.clone(), root, &mut faults) {
+            let default = table
+                .get("default_provider", &mut faults, |item| Ok((item.at.clone(), section::text(item)?)));
+            if let Some(mut defaults) = table.section("defaults", &mut faults) {
+                config.deadlines = provider::deadlines(&mut defaults, &mut faults);
+                config.jobs = defaults.get("jobs", &mut faults, section::count(MOST_JOBS));
+                defaults.close(&mut faults);
+            }
+            let providers = table.section("providers", &mut faults);
+            for (path, entry) in providers.into_iter().flat_map(Section::into_named) {
+                config.providers.extend(ProviderConfig::read(path, entry, directory, &mut faults));
+            }
+            table.close(&mut faults);
+            if let Some((at, name)) = default {
+                if config.provider(&name).is_none() {
+                    let why = format!("`default_provider`: {}", config.unknown(&name));
+                    faults.push(ConfigFaultKind::InvalidValue, &at, why);
+                }
+                config.default_provider = Some(name.into());
+            }
+        }
+        faults.into_result()?;
+        Ok(config)
+    }
+
+    /// The file that was read, as it was named.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The providers, in the order of the file.
+    pub fn providers(&self) -> &[ProviderConfig] {
+        &self.providers
+    }
+
+    /// The provider of this name.
+    pub fn provider(&self, name: &str) -> Option<&ProviderConfig> {
+        self.providers.iter().find(|provider| provider.name() == name)
+    }
+
+    /// The provider that is meant where none is named.
+    pub fn default_provider(&self) -> Option<&ProviderConfig> {
+        self.provider(self.default_provider.as_ref()?)
+    }
+
+    /// The deadlines of `[defaults]`.
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// How many prompts are to be under way at once, by `[defaults]`.
+    pub fn jobs(&self) -> Option<usize> {
+        self.jobs.map(NonZeroUsize::get)
+    }
+
+    /// The provider of this name, or where none is given the default one, or else the only one.
+    ///
+    /// # Errors
+    /// `CONFIG_UNKNOWN_PROVIDER` with the nearest name and all there are; `CONFIG_NO_PROVIDER` where none was named and
+    /// there is none, or more than one and no default.
+    pub fn select(&self, name: Option<&str>) -> Result<&ProviderConfig, ConfigError> {
+        let place = || self.file.clone().map_or(ConfigPlace::Whole, ConfigPlace::File);
+        if let Some(name) = name {
+            return self.provider(name).ok_or_else(|| {
+                ConfigError::new(ConfigFaultKind::UnknownProvider, place(), self.unknown(name))
+            });
+        }
+        let only = if let [only] = &*self.providers { Some(only) } else { None };
+        self.default_provider().or(only).ok_or_else(|| {
+            let why = if self.providers.is_empty() {
+                none()
+            } else {
+                format!(
+                    "no provider was named, and there is no default; name one of {}, or set `default_provider`",
+                    quoted(&self.names())
+                )
+            };
+            ConfigError::new(ConfigFaultKind::NoProvider, place(), why)
+        })
+    }
+
+    /// Registers every provider, with its limit. The deadlines of `[defaults]`, where there are any, become those of the
+    /// service; a provider's own go with each request.
+    pub fn register(&self, mut builder: ServiceBuilder) -> ServiceBuilder {
+        for provider in &self.providers {
+            builder = builder.provider(provider.name().as_str(), provider.provider());
+            if let Some(limit) = provider.limit() {
+                builder = builder.limit(provider.name().as_str(), limit);
+            }
+        }
+        if self.deadlines == Deadlines::new() { builder } else { builder.deadlines(self.deadlines.clone()) }
+    }
+
+    fn names(&self) -> Vec<&Name> {
+        self.providers.iter().map(ProviderConfig::name).collect()
+    }
+
+    /// That nobody has this name, and what would help.
+    fn unknown(&self, name: &str) -> String {
+        let shown = bounded(&sanitised(name).replace(['\n', '\t'], " "), 80);
+        let names = self.names();
+        let near = nearest(name, &names);
+        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        if self.providers.is_empty() {
+            return format!("no provider is named `{shown}`: {}", none());
+        }
+        format!("no provider is named `{shown}`; {near}configured: {}", quoted(&names))
+    }
+}
+
+fn none() -> String {
+    format!(
+        "no provider is configured; write a table [providers.NAME] with `kind` and `command` into {FILE_NAME}"
+    )
+}
+
+/// The name that is most likely meant, if one is near enough.
+fn nearest<'a>(typed: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    // Nobody's slip is this long, and the comparison takes the square of it.
+    if typed.len() > 100 {
+        return None;
+    }
+    let plain = |text: &str| text.to_lowercase().replace(['-', '.', ' '], "_");
+    let typed = plain(typed);
+    let most = (typed.chars().count() / 3).max(1);
+    let known = known.iter().map(AsRef::as_ref);
+    let distances = known.clone().map(|known| (strsim::osa_distance(&typed, &plain(known)), known));
+    let near = distances.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance);
+    // A part of the name, or more than it.
+    let part = |known: &&str| {
+        let (known, least) = (plain(known), 3);
+        (typed.len() >= least && known.contains(&typed)) || (known.len() >= least && typed.contains(&known))
+    };
+    near.map(|(_, known)| known).or_else(|| known.clone().find(part))
+}
+
+#[cfg(test)]
+mod tests;
