@@ -5,6 +5,7 @@ mod args;
 mod deadlines;
 mod display;
 mod help;
+mod ledger;
 mod limits;
 mod output;
 mod plan;

@@ -16,7 +16,7 @@
 //! pass_env = ["WC_API_KEY"]         # a name that looks like a secret reaches a child only when listed here or in env
 //! env = { NO_COLOR = "1" }
 //! max_concurrent = 8
-//! max_output = "1MiB"               # also cwd, allow_empty, and the three timeouts
+//! max_output = "1MiB"               # also max_total_output, cwd, allow_empty, and the three timeouts
 //! "#;
 //! let config = Config::parse("subagents.toml", text)?;
 //! assert_eq!(config.select(None)?.name(), "wc");
@@ -71,9 +71,15 @@ pub use error::{ConfigError, ConfigFault, ConfigFaultKind, ConfigPlace};
 pub use find::{FILE_NAME, Lookup};
 pub use provider::{ProviderConfig, ProviderKind};
 
+use document::{Item, Value};
 use error::Faults;
-use section::{Section, quoted};
-use std::{ffi::OsString, num::NonZeroUsize, path::Path, sync::Arc};
+use section::{Section, Wrong, quoted};
+use std::{
+    ffi::OsString,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use subagents_runtime::ServiceBuilder;
 use subagents_seam::{Deadlines, Name, bounded, sanitised};
 
@@ -87,7 +93,33 @@ pub struct Config {
     default_provider: Option<Name>,
     deadlines: Deadlines,
     jobs: Option<NonZeroUsize>,
+    ledger: LedgerConfig,
     providers: Vec<ProviderConfig>,
+}
+
+/// Whether, and where, the program keeps a [ledger](crate::process::Ledger) of the processes that it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LedgerConfig {
+    /// In the user's folder for state: `ledger = true`, or nothing said.
+    #[default]
+    Default,
+    /// None: `ledger = false`.
+    Off,
+    /// In this folder, absolute: `ledger = "DIR"`.
+    Folder(PathBuf),
+}
+
+impl LedgerConfig {
+    fn read(item: &Item, directory: Option<&Path>) -> Result<Self, Wrong> {
+        if let Value::Boolean(kept) = item.value {
+            return Ok(if kept { Self::Default } else { Self::Off });
+        }
+        if !item.is_text() {
+            return Err(item.expected("true, false or a folder in quotes"));
+        }
+        provider::absolute(item, directory).map(Self::Folder)
+    }
 }
 
 impl Config {
@@ -122,6 +154,8 @@ impl Config {
                 config.jobs = defaults.get("jobs", &mut faults, section::count(MOST_JOBS));
                 defaults.close(&mut faults);
             }
+            let ledger = table.get("ledger", &mut faults, |item| LedgerConfig::read(item, directory));
+            config.ledger = ledger.unwrap_or_default();
             let providers = table.section("providers", &mut faults);
             for (path, entry) in providers.into_iter().flat_map(Section::into_named) {
                 config.providers.extend(ProviderConfig::read(path, entry, directory, &mut faults));
@@ -142,6 +176,11 @@ impl Config {
     /// The file that was read, as it was named.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Whether, and where, the program keeps a ledger. A host that embeds this decides by itself.
+    pub fn ledger(&self) -> &LedgerConfig {
+        &self.ledger
     }
 
     /// The providers, in the order of the file.

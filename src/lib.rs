@@ -79,6 +79,13 @@ pub mod config;
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;
 
+/// What the children of this process share, and the record of them that the next process finds. Behind the feature
+/// `exec`.
+#[cfg(feature = "exec")]
+pub mod process {
+    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped};
+}
+
 /// The snippets of the README compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -5,8 +5,8 @@ use rustix::{
     process::{Pid, test_kill_process_group},
 };
 use std::{collections::HashSet, fs, time::Duration};
-use subagents::{NodeKind, Tree};
-use tokio::time::{Instant, sleep};
+use subagents::{NodeKind, Tree, process::Host};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long is waited for what was killed.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,8 +18,8 @@ pub(crate) fn groups(tree: &Tree) -> HashSet<Pid> {
     processes.filter_map(|node| Pid::from_raw(i32::try_from(node.pid?).ok()?)).collect()
 }
 
-/// Waits, not for long, until nobody in these groups is alive; says whether that is so.
-pub(crate) async fn gone(mut groups: HashSet<Pid>) -> bool {
+/// Waits, not for long, until nobody in these groups is alive, and nobody that had left them; says whether that is so.
+pub(crate) async fn gone(mut groups: HashSet<Pid>, host: &Host) -> bool {
     let begun = Instant::now();
     loop {
         groups.retain(|group| test_kill_process_group(*group) != Err(Errno::SRCH));
@@ -30,7 +30,7 @@ pub(crate) async fn gone(mut groups: HashSet<Pid>) -> bool {
             groups.retain(|group| alive.contains(&group.as_raw_nonzero().get()));
         }
         if groups.is_empty() {
-            return true;
+            return timeout(PATIENCE, host.idle()).await.is_ok();
         }
         if begun.elapsed() > PATIENCE {
             return false;

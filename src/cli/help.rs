@@ -64,7 +64,7 @@ Configuration:
     kind = \"exec\"
     command = [\"some-agent\", \"--print\", \"{}\"]
     max_concurrent = 8   # also description, pass_env, env, cwd, allow_empty,
-                         # max_output, and the three timeouts
+                         # max_output, max_total_output, the three timeouts
   The most specific deadline holds: of the command line, of the provider, of
   [defaults]. Only [defaults] is for COMMAND.
 
@@ -121,8 +121,8 @@ Output:
     {\"type\":\"provider\",\"name\":\"wc\",\"kind\":\"exec\",\"default\":true,
      \"description\":null,\"works\":true,\"program\":\"/usr/bin/wc\",
      \"code\":null,\"message\":null,\"capabilities\":[],\"prompts\":[\"text\"],
-     \"max_concurrent\":8,\"max_output\":null,\"allow_empty\":false,
-     \"timeout_ms\":300000,\"idle_timeout_ms\":null,
+     \"max_concurrent\":8,\"max_output\":null,\"max_total_output\":null,
+     \"allow_empty\":false,\"timeout_ms\":300000,\"idle_timeout_ms\":null,
      \"start_timeout_ms\":null,\"cwd\":null,\"env\":[\"NO_COLOR\"],
      \"pass_env\":[],\"config\":\"/srv/repo/subagents.toml\"}
   `default` is that of the one that works where none is named.

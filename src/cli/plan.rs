@@ -15,7 +15,7 @@ use std::{
 };
 use subagents::{
     Deadlines, Exec, Name,
-    config::{Config, ConfigError, ConfigFaultKind, ProviderConfig},
+    config::{Config, ConfigError, ConfigFaultKind, LedgerConfig, ProviderConfig},
 };
 
 /// What was typed, or the environment, makes no sense; says what would.
@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) name: Name,
     /// How many of its runs may live at once.
     pub(crate) limit: Option<usize>,
+    /// Whether, and where, the processes are recorded.
+    pub(crate) ledger: LedgerConfig,
     /// What a person is told first.
     pub(crate) note: Option<String>,
     pub(crate) source: Source,
@@ -104,6 +106,7 @@ impl Plan {
             provider,
             name: configured.map_or_else(|| EXEC.into(), |provider| provider.name().clone()),
             limit: configured.and_then(ProviderConfig::limit),
+            ledger: config.ledger().clone(),
             note: unnamed.map(|provider| which(config, provider)),
             source: source(args.each, args.prompt)?,
             jobs,

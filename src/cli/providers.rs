@@ -141,10 +141,11 @@ impl<'a> Known<'a> {
     fn limits(&self) -> String {
         let at_once = self.provider.limit().map(|runs| format!("{runs} at once"));
         let output = self.provider.max_output().map(|bytes| format!("{bytes} bytes of an answer"));
+        let total_output = self.provider.max_total_output().map(|bytes| format!("{bytes} bytes in all"));
         let Deadlines { total, idle, start, .. } = &self.deadlines;
         let times = [("timeout", total), ("idle_timeout", idle), ("start_timeout", start)];
         let times = times.into_iter().filter_map(|(key, time)| Some(format!("{key} {:?}", (*time)?)));
-        at_once.into_iter().chain(output).chain(times).collect::<Vec<_>>().join(", ")
+        at_once.into_iter().chain(output).chain(total_output).chain(times).collect::<Vec<_>>().join(", ")
     }
 
     fn json(&self) -> String {
@@ -165,6 +166,7 @@ impl<'a> Known<'a> {
             prompts: &self.prompts,
             max_concurrent: provider.limit(),
             max_output: provider.max_output(),
+            max_total_output: provider.max_total_output(),
             allow_empty: provider.allow_empty(),
             timeout_ms: time(self.deadlines.total),
             idle_timeout_ms: time(self.deadlines.idle),
@@ -192,6 +194,7 @@ struct ProviderLine<'a> {
     prompts: &'a [&'static str],
     max_concurrent: Option<usize>,
     max_output: Option<usize>,
+    max_total_output: Option<usize>,
     allow_empty: bool,
     timeout_ms: Option<u64>,
     idle_timeout_ms: Option<u64>,

@@ -3,7 +3,7 @@
 use crate::cli::{
     aftermath,
     display::Display,
-    limits,
+    ledger, limits,
     output::{Aside, Lines, Style},
     plan::{Plan, UsageError},
     prompts::{Input, Source},
@@ -19,6 +19,7 @@ use std::{
 };
 use subagents::{
     Batch, BatchItem, CancelCause, DelegateError, NodeKind, Root, ShutdownReport, SubagentService, Tree,
+    process::{Host, Ledger},
 };
 use tokio::{
     sync::mpsc,
@@ -47,7 +48,7 @@ pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
     limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)));
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    let code = runtime.block_on(async { Session::new(plan, failed)?.drive().await });
+    let code = runtime.block_on(async { Session::new(plan, failed).await?.drive().await });
     // Everything was waited for; what could still block is a read that nobody waits for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     code
@@ -92,6 +93,9 @@ struct Session {
     waiting: Option<Lines>,
     signals: Signals,
     display: Display,
+    /// What all child processes share.
+    host: Host,
+    ledger: Option<Ledger>,
     tally: Tally,
     /// The first signal: everything is cancelled.
     caught: Option<Caught>,
@@ -101,8 +105,12 @@ struct Session {
 }
 
 impl Session {
-    fn new(plan: Plan, failed: impl Fn(io::Error) -> UsageError) -> Result<Self, UsageError> {
+    async fn new(plan: Plan, failed: impl Fn(io::Error) -> UsageError) -> Result<Self, UsageError> {
         let signals = Signals::install().map_err(&failed)?;
+        let display = Display::new(plan.show, plan.watched);
+        let host = Host::current().map_err(&failed)?;
+        let ledger =
+            ledger::open(&plan.ledger, |name| std::env::var_os(name), |line| display.note(line)).await;
         // Gone runs would only hold their answers in memory: nobody looks at them here.
         let mut service = SubagentService::builder()
             .provider(&*plan.name, plan.provider)
@@ -132,7 +140,6 @@ impl Session {
         }
         let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
 
-        let display = Display::new(plan.show, plan.watched);
         if let Some(note) = &plan.note {
             display.note(note);
         }
@@ -167,6 +174,8 @@ impl Session {
             waiting: None,
             signals,
             display,
+            host,
+            ledger,
             tally: Tally::default(),
             caught: None,
             output_broken: false,
@@ -287,6 +296,7 @@ impl Session {
             caught = self.signals.next() => return caught.exit_code(),
         };
         tell_leaks(&self.display, &report);
+        ledger::close(self.ledger.take(), |line| self.display.note(line));
         let closed = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         if let (Err(error), false) = (&written, closed) {
             self.display.note(&format!("subagents: stdout cannot be written: {error}"));
@@ -319,7 +329,7 @@ impl Session {
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
         groups.extend(aftermath::groups(&self.service.tree()));
         // What had no time to see its child go says that it may have left something; here is seen that it has not.
-        let gone = aftermath::gone(groups).await;
+        let gone = aftermath::gone(groups, &self.host).await;
         let (lines, tally, style, writer) = (&mut self.lines, &mut self.tally, &self.style, &self.writer);
         let mut waiting = self.waiting.take();
         let rendered: Vec<_> = items

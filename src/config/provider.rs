@@ -12,10 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use subagents_exec::Exec;
-use subagents_process::{Command, SpawnError};
 use subagents_seam::{
-    Capabilities, Deadlines, DynProvider, FailureCode, Name, ProviderFailure, SubagentProvider, bounded,
-    sanitised,
+    Capabilities, Deadlines, DynProvider, Name, ProviderFailure, SubagentProvider, bounded, sanitised,
 };
 
 /// The kinds of provider that this version has.
@@ -70,6 +68,7 @@ pub struct ProviderConfig {
     cwd: Option<PathBuf>,
     allow_empty: bool,
     max_output: Option<usize>,
+    max_total_output: Option<usize>,
     limit: Option<NonZeroUsize>,
     deadlines: Deadlines,
 }
@@ -116,6 +115,7 @@ impl ProviderConfig {
             cwd: table.get("cwd", faults, |item| absolute(item, directory)),
             allow_empty: table.get("allow_empty", faults, section::boolean).unwrap_or_default(),
             max_output: table.get("max_output", faults, section::size),
+            max_total_output: table.get("max_total_output", faults, section::size),
             limit: table.get("max_concurrent", faults, section::count(usize::MAX)),
             deadlines: deadlines(&mut table, faults),
         };
@@ -171,6 +171,11 @@ impl ProviderConfig {
         self.max_output
     }
 
+    /// How much it may write in all, where it says so.
+    pub fn max_total_output(&self) -> Option<usize> {
+        self.max_total_output
+    }
+
     /// How many of its runs may live at once.
     pub fn limit(&self) -> Option<usize> {
         self.limit.map(NonZeroUsize::get)
@@ -205,6 +210,9 @@ impl ProviderConfig {
         if let Some(bytes) = self.max_output {
             exec = exec.max_output(bytes);
         }
+        if let Some(bytes) = self.max_total_output {
+            exec = exec.max_total_output(bytes as u64);
+        }
         exec
     }
 
@@ -214,40 +222,8 @@ impl ProviderConfig {
     /// # Errors
     /// The failure, with its code and what to do next.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        let cwd = self.cwd.as_deref().unwrap_or(cwd);
-        let program = self.command.first().map_or("", String::as_str);
-        let command = Command::new(program, cwd)
-            .pass_env(&self.pass_env)
-            .envs(self.env.iter().map(|(name, value)| (name, value)));
-        // Outside of a runtime, as on this thread, a spawn makes all its checks and goes no further: its refusal then
-        // names the file that it would have run.
-        let checked = std::thread::scope(|scope| scope.spawn(|| command.spawn().map(|_| ())).join());
-        match checked {
-            Ok(Err(SpawnError::SpawnFailed { program, source }))
-                if source.kind() == std::io::ErrorKind::Other =>
-            {
-                Ok(program)
-            }
-            Ok(Err(error)) => Err(failure(error)),
-            Ok(Ok(())) | Err(_) => Err(ProviderFailure::new(
-                FailureCode::SpawnFailed,
-                "it could not be looked up; try to run it",
-            )),
-        }
+        self.exec().check(cwd)
     }
-}
-
-fn failure(error: SpawnError) -> ProviderFailure {
-    let code = match &error {
-        SpawnError::ProgramNotFound { .. } => FailureCode::ProgramNotFound,
-        SpawnError::NotOnPath { .. } => FailureCode::NotOnPath,
-        SpawnError::NotExecutable { .. } => FailureCode::NotExecutable,
-        SpawnError::InterpreterNotFound { .. } => FailureCode::InterpreterNotFound,
-        SpawnError::CwdNotUsable { .. } => FailureCode::CwdNotUsable,
-        SpawnError::PromptTooLong { .. } => FailureCode::PromptTooLong,
-        SpawnError::SpawnFailed { .. } | _ => FailureCode::SpawnFailed,
-    };
-    ProviderFailure::new(code, error.to_string()).with_source(error)
 }
 
 /// The deadlines that a table sets.
@@ -270,7 +246,7 @@ fn command(item: &Item) -> Result<Vec<String>, Wrong> {
 }
 
 /// SPEC 17.2: made absolute when it is loaded.
-fn absolute(item: &Item, directory: Option<&Path>) -> Result<PathBuf, Wrong> {
+pub(super) fn absolute(item: &Item, directory: Option<&Path>) -> Result<PathBuf, Wrong> {
     let path = PathBuf::from(section::text(item)?);
     if path.as_os_str().is_empty() {
         return Err(item.wrong("it is empty; name a directory, or leave it out"));

@@ -20,7 +20,11 @@ impl Item {
         Wrong { at: self.at.clone(), why: why.into() }
     }
 
-    fn expected(&self, what: &str) -> Wrong {
+    pub(super) fn is_text(&self) -> bool {
+        raw_text(self).is_some()
+    }
+
+    pub(super) fn expected(&self, what: &str) -> Wrong {
         self.wrong(format!("expected {what}, found {}", self.value.kind()))
     }
 }

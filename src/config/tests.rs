@@ -36,6 +36,7 @@ env = { NO_COLOR = "1", PORT = "8080" }
 cwd = "work"
 allow_empty = true
 max_output = "64KiB"
+max_total_output = "2MiB"
 max_concurrent = 3
 timeout = "500ms"
 idle_timeout = "1m30s"
@@ -66,7 +67,7 @@ max_output = 0x10
         b.deadlines(),
         &Deadlines::new().total(Duration::from_millis(500)).idle(seconds(90)).start(seconds(9))
     );
-    assert_eq!((b.max_output(), b.allow_empty()), (Some(65_536), true));
+    assert_eq!((b.max_output(), b.max_total_output(), b.allow_empty()), (Some(65_536), Some(2 << 20), true));
     assert!(b.exec().allows_blank_answer());
     let a = config.provider("a").expect("it is there");
     assert_eq!((a.cwd(), a.limit(), a.max_output()), (Some(Path::new("/there")), None, Some(16)));
@@ -75,12 +76,32 @@ max_output = 0x10
 }
 
 #[test]
+fn the_ledger_is_on_off_or_in_a_folder() {
+    use super::LedgerConfig::{Default, Folder, Off};
+    for (text, variables, wanted) in [
+        ("", &[][..], Default),
+        ("ledger = true", &[], Default),
+        ("ledger = false", &[], Off),
+        ("ledger = \"state\"", &[], Folder("/here/state".into())),
+        ("ledger = false", &[("SUBAGENTS__LEDGER", "/state")], Folder("/state".into())),
+        ("", &[("SUBAGENTS__LEDGER", "false")], Off),
+    ] {
+        assert_eq!(read(text, variables).expect(text).ledger(), &wanted, "{text} {variables:?}");
+    }
+    assert_eq!(
+        faults("ledger = 1"),
+        "s.toml:1:10: `ledger`: expected true, false or a folder in quotes, found an integer"
+    );
+    assert!(faults("ledger = \"\"").contains("it is empty"));
+}
+
+#[test]
 fn an_unknown_key_is_told_with_the_nearest_and_its_place() {
     for (text, expected) in [
         ("defualts = {}", "s.toml:1:1: unknown key `defualts`; did you mean `defaults`?"),
         (
             "[tools.x]",
-            "s.toml:1:2: unknown key `tools`; known here: `default_provider`, `defaults`, `providers`",
+            "s.toml:1:2: unknown key `tools`; known here: `default_provider`, `defaults`, `ledger`, `providers`",
         ),
         (
             "[defaults]\n time-out = \"1s\"",
@@ -95,7 +116,7 @@ fn an_unknown_key_is_told_with_the_nearest_and_its_place() {
         (
             &wc("x = 1"),
             "s.toml:4:1: unknown key `providers.wc.x`; known here: `kind`, `command`, `description`, `pass_env`, \
-             `env`, `cwd`, `allow_empty`, `max_output`, `max_concurrent`, `timeout`, `idle_timeout`, `start_timeout`",
+             `env`, `cwd`, `allow_empty`, `max_output`, `max_total_output`, `max_concurrent`, `timeout`, `idle_timeout`, `start_timeout`",
         ),
         (&wc("\"\\u001b[31m\\n\" = 1"), "s.toml:4:1: unknown key `providers.wc. `; known here"),
     ] {

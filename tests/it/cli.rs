@@ -2,6 +2,7 @@
 
 mod config;
 mod input;
+mod killed;
 mod output;
 mod providers;
 mod signals;

@@ -141,6 +141,23 @@ impl Exec {
         self
     }
 
+    /// Whether a delegation in `cwd` could start, as far as that can be known without starting it: the file that would
+    /// be run. It looks a few files up, starts nothing, and needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// What a start would say.
+    pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
+        self.command(cwd).check().map_err(|error| failure(error, false))
+    }
+
+    /// Without its arguments.
+    fn command(&self, cwd: &Path) -> Command {
+        Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
+            .pass_env(&self.pass_env)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+    }
+
     /// Starts the program for one prompt. `note` is for the ledger, where one is kept.
     pub(crate) fn launch(
         &self,
@@ -155,10 +172,9 @@ impl Exec {
         }
         let in_arguments = prompt::in_arguments(&self.args);
         let args = if in_arguments { prompt::substituted(&self.args, &prompt)? } else { self.args.clone() };
-        let mut command = Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
+        let mut command = self
+            .command(cwd)
             .args(args)
-            .pass_env(&self.pass_env)
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stderr_tail(STDERR_TAIL)
             .note(note)
             .env("SUBAGENTS_DEPTH", place.depth.to_string());

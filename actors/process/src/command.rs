@@ -1,5 +1,6 @@
 //! What to run: program, arguments, working directory, environment.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -131,13 +132,28 @@ impl Command {
     ///
     /// A [`SpawnError`]; then no process is left behind.
     pub fn spawn(&self) -> Result<Process, SpawnError> {
+        let (file, environment) = self.resolve()?;
+        Process::start(self, &file, environment)
+    }
+
+    /// Whether it could be started, as far as that can be known without doing it: the file that would be run. It looks a
+    /// few files up and needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// What [`spawn`](Self::spawn) would say.
+    pub fn check(&self) -> Result<PathBuf, SpawnError> {
+        self.resolve().map(|(file, _)| file)
+    }
+
+    fn resolve(&self) -> Result<(PathBuf, BTreeMap<OsString, OsString>), SpawnError> {
         self.check_text()?;
         lookup::check_cwd(&self.cwd)?;
         let environment = self.environment.resolve(std::env::vars_os());
         let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
         let file = lookup::find_program(&self.program, &self.cwd, path)?;
         lookup::check_interpreter(&file, path)?;
-        Process::start(self, &file, environment)
+        Ok((file, environment))
     }
 
     /// Refuses what no `exec` can take, with the place of it, which the kernel's own error does not tell.

@@ -42,18 +42,15 @@ const FOLLOWED: Duration = Duration::from_millis(10);
 
 /// Reads it all; `None` where there is no `/proc` to trust.
 ///
-/// Whoever is made while it is read has a higher number than all before it, so the newest numbers are read until there is
-/// no newer one: who forks and ends in the meantime cannot slip through.
+/// Numbers are given in turn, so whoever is made while it is read has one above the newest of before: those are read until
+/// there is no newer one, and who forks and ends in the meantime cannot slip through. A reading in which the numbers begin
+/// anew is not complete. A process may be in it twice.
 pub(crate) fn scan() -> Option<Scan> {
     let me = i32::try_from(std::process::id()).ok()?;
     let before = newest();
     let (mut entries, mut line, mut seen_me) = (Vec::with_capacity(256), Vec::with_capacity(512), false);
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if before.is_some_and(|before| id > before) {
-            // Its turn comes.
-            continue;
-        }
         if let Some(entry) = read_entry(id, &mut line) {
             seen_me |= id == me;
             entries.push(entry);

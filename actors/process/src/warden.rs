@@ -22,6 +22,9 @@ use crate::watchdog::Watchdog;
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often is asked whether all work is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(3);
+
 static CURRENT: Mutex<Weak<Warden>> = Mutex::new(Weak::new());
 
 /// Keeps what all children of this process share, from one child to the next: the watchdog, and the thread that looks for
@@ -38,6 +41,14 @@ impl Host {
     /// What the system says where it has no room for a thread.
     pub fn current() -> io::Result<Self> {
         Warden::current().map(Self)
+    }
+
+    /// Returns when all that was dropped so far is gone: killed, looked for and reaped. Inside a tokio runtime with its
+    /// time driver on. What cannot be ended delays it for seconds: wrap it in a timeout. Cancel-safe.
+    pub async fn idle(&self) {
+        while self.0.is_busy() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// The process id of the watchdog that ends all children and what descends from them if this process is killed;
@@ -69,6 +80,8 @@ struct State {
     /// Dropped children that are not reaped.
     dying: Vec<Child>,
     watchdog: Option<Watchdog>,
+    /// The thread has something to do that is not in the lists any more.
+    busy: bool,
     /// Nobody holds the warden any more.
     closing: bool,
 }
@@ -157,6 +170,11 @@ impl Warden {
         self.shared.lock().watchdog.as_ref().map(Watchdog::id)
     }
 
+    fn is_busy(&self) -> bool {
+        let state = self.shared.lock();
+        state.busy || !state.orders.is_empty() || !state.dying.is_empty()
+    }
+
     /// Ends what `order` names. The answer is an error where the thread is gone, which only a fork of the host sees.
     pub(crate) fn hunt(&self, order: Order) {
         self.shared.lock().orders.push(order);
@@ -191,6 +209,7 @@ fn serve(shared: &Shared, mut sweep: Sweep) {
     let mut pause = FIRST_PAUSE;
     loop {
         let mut state = shared.lock();
+        state.busy = !sweep.is_idle() || !dying.is_empty();
         while state.orders.is_empty() && state.dying.is_empty() && sweep.is_idle() {
             if dying.is_empty() {
                 if state.closing {
@@ -211,6 +230,7 @@ fn serve(shared: &Shared, mut sweep: Sweep) {
             pause = FIRST_PAUSE;
         }
         dying.append(&mut state.dying);
+        state.busy = true;
         drop(state);
         for order in orders {
             sweep.begin(order);

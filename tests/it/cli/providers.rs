@@ -48,7 +48,8 @@ fn a_line_of_json_for_each() {
         json!({
             "type": "provider", "name": "wc", "kind": "exec", "default": false,
             "description": "counts \u{1b}[31mwords", "works": true, "program": null, "code": null, "message": null,
-            "capabilities": [], "prompts": ["text"], "max_concurrent": 8, "max_output": null, "allow_empty": false,
+            "capabilities": [], "prompts": ["text"], "max_concurrent": 8, "max_output": null, "max_total_output": null,
+            "allow_empty": false,
             "timeout_ms": 300_000, "idle_timeout_ms": 1_000, "start_timeout_ms": null, "cwd": null,
             "env": ["NO_COLOR"], "pass_env": ["A_KEY_NOBODY_HAS"], "config": "subagents.toml",
         })

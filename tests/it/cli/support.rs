@@ -4,7 +4,7 @@ use crate::processes::{Mark, VARIABLE};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
-    io::{Read, Write},
+    io::{Read, Seek, SeekFrom, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
@@ -38,7 +38,8 @@ pub(crate) struct Run {
 pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
     let mark = Mark::fresh();
     let mut command = program(env!("CARGO_BIN_EXE_subagents"));
-    command.args(args).env(VARIABLE, mark.value());
+    // No test writes into the folder of whoever runs it.
+    command.args(args).env(VARIABLE, mark.value()).env("SUBAGENTS__LEDGER", "false");
     for name in ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG"] {
         command.env_remove(name);
     }
@@ -52,7 +53,11 @@ pub(crate) fn subagents_with_files<'a>(files: usize, args: impl IntoIterator<Ite
     let mark = Mark::fresh();
     let mut command = program("sh");
     command.args(["-c", "ulimit -Sn \"$1\" && shift && exec \"$@\"", "sh", &files.to_string()]);
-    command.arg(env!("CARGO_BIN_EXE_subagents")).args(args).env(VARIABLE, mark.value());
+    command
+        .arg(env!("CARGO_BIN_EXE_subagents"))
+        .args(args)
+        .env(VARIABLE, mark.value())
+        .env("SUBAGENTS__LEDGER", "false");
     Run { command, mark, input: Vec::new() }
 }
 
@@ -81,6 +86,15 @@ impl Run {
         self
     }
 
+    /// Input for a program that is started: it is written at once, and then ends.
+    pub(crate) fn input_kept(mut self, input: &str) -> Self {
+        let file = tempfile::tempfile().expect("a file");
+        (&file).write_all(input.as_bytes()).expect("room for it");
+        (&file).seek(SeekFrom::Start(0)).expect("its beginning");
+        self.command.stdin(file);
+        self
+    }
+
     /// Runs it to its end.
     pub(crate) fn end(mut self) -> Ended {
         let child = self.command.spawn().expect("the program starts");
@@ -105,6 +119,10 @@ impl Live {
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(id.expect("a process id"), signal).expect("it is alive");
+    }
+
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
     }
 
     /// Waits until `count` processes are alive, the program itself among them.

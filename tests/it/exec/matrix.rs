@@ -117,7 +117,8 @@ async fn cell(behaviour: usize, way: Way, repeat: usize) {
     }
     let prompt = if what == "never reads stdin" { "x".repeat(1 << 20) } else { "x".to_owned() };
     let context = format!("{what} × {way:?}, repeat {repeat}");
-    let run = within(&context, host.service.start("sh", host.ask(&prompt).deadlines(deadlines))).await.unwrap();
+    let start = host.service.start("sh", host.ask(&prompt).deadlines(deadlines));
+    let run = within(&context, start).await.expect("it starts");
     if then == "stay" && way != Way::TimedOut {
         super::support::said(&mut run.progress(), "up").await;
     }
@@ -138,7 +139,7 @@ async fn cell(behaviour: usize, way: Way, repeat: usize) {
         Way::Finishes | Way::TimedOut | Way::Disposed | Way::Crash => {}
     }
     if way != Way::Disposed {
-        let result = within(&context, run.result()).await.unwrap();
+        let result = within(&context, run.result()).await.expect("a result");
         assert_eq!(result.stop_reason, wanted, "{context}: {result:?}");
     }
     let disposed = within(&context, run.dispose()).await;
@@ -155,7 +156,7 @@ async fn cell(behaviour: usize, way: Way, repeat: usize) {
         assert_eq!(alive(&name), [""; 0], "{context}");
     }
     if way == Way::Disposed {
-        assert_eq!(within(&context, run.result()).await.unwrap().stop_reason, wanted, "{context}");
+        assert_eq!(within(&context, run.result()).await.expect("a result").stop_reason, wanted, "{context}");
     }
     host.end().await;
     assert_eq!(alive(&name), [""; 0], "{context}");

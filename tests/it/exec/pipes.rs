@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 async fn answer(exec: Exec, prompt: &str) -> std::sync::Arc<SubagentResult> {
     let host = Host::with(exec);
-    let result = within("an answer", host.service.delegate("sh", host.ask(prompt))).await.unwrap();
+    let result = within("an answer", host.service.delegate("sh", host.ask(prompt))).await.expect("a result");
     host.end().await;
     result
 }
@@ -84,9 +84,9 @@ async fn d10_an_output_without_end_is_cut_in_flat_memory_and_its_writer_is_ended
 
 /// The most that this process has held at once, in bytes.
 fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the mark");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
 #[tokio::test]

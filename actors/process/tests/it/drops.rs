@@ -28,6 +28,16 @@ async fn a_drop_kills_the_whole_group_and_it_is_reaped() {
     }
 }
 
+#[tokio::test]
+async fn what_was_dropped_is_gone_when_the_host_is_idle() {
+    let host = subagents_process::Host::current().unwrap();
+    let (process, grandchild) = family().await;
+    let id = process.id();
+    drop(process);
+    tokio::time::timeout(crate::support::PATIENCE, host.idle()).await.unwrap();
+    assert!(state(id).is_none() && !alive(grandchild));
+}
+
 #[test]
 fn a_drop_outside_any_runtime_kills_the_whole_group() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,0 +1,113 @@
+//! The program's ledger: kept unless it is told otherwise, and read at the start for what an earlier run left.
+
+use std::{collections::BTreeMap, ffi::OsString, fmt::Write as _, path::PathBuf, time::Duration};
+use subagents::{
+    bounded,
+    config::LedgerConfig,
+    process::{Ledger, Leftover, Reaped},
+    sanitised,
+};
+use tokio::time::timeout;
+
+/// How long the start waits for what earlier runs left.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How many delegations are told one by one.
+const TOLD: usize = 5;
+
+/// Opens the ledger. What goes wrong is told: it keeps nobody from working.
+pub(crate) async fn open(
+    choice: &LedgerConfig,
+    variable: impl Fn(&str) -> Option<OsString>,
+    tell: impl Fn(&str),
+) -> Option<Ledger> {
+    let folder = match choice {
+        LedgerConfig::Folder(folder) => folder.clone(),
+        LedgerConfig::Default => state_folder(variable)?.join("subagents").join("ledger"),
+        LedgerConfig::Off | _ => return None,
+    };
+    let advice = "going on without: set `ledger` in subagents.toml to a folder, or to false";
+    let ledger = match Ledger::open(folder) {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            tell(&format!("subagents: {}: {error}; {advice}", error.code()));
+            return None;
+        }
+    };
+    match timeout(PATIENCE, ledger.reap()).await {
+        Ok(Ok(reaped)) => report(&reaped).lines().for_each(tell),
+        Ok(Err(error)) => tell(&format!("subagents: {}: {error}", error.code())),
+        Err(_) => tell("subagents: what earlier runs left was not ended in time; the next run tries again"),
+    }
+    Some(ledger)
+}
+
+/// Says what could not be recorded.
+pub(crate) fn close(ledger: Option<Ledger>, tell: impl Fn(&str)) {
+    if let Some(fault) = ledger.and_then(|ledger| ledger.fault()) {
+        tell(&format!("subagents: {}: {fault}", fault.code()));
+    }
+}
+
+/// Where a user's programs keep what has to outlive them.
+fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local").join("state")))
+}
+
+fn report(reaped: &Reaped) -> String {
+    let mut text = String::new();
+    let mut hosts: BTreeMap<u32, Vec<&Leftover>> = BTreeMap::new();
+    for left in &reaped.interrupted {
+        hosts.entry(left.host).or_default().push(left);
+    }
+    for (host, left) in hosts {
+        let (count, noun) = (left.len(), if left.len() == 1 { "delegation" } else { "delegations" });
+        let _ = writeln!(
+            text,
+            "subagents: an earlier run (process {host}) was killed with {count} {noun} under way:"
+        );
+        for left in left.iter().take(TOLD) {
+            let _ = writeln!(text, "  {}", described(left));
+        }
+        if count > TOLD {
+            let _ = writeln!(text, "  and {} more", count - TOLD);
+        }
+    }
+    if reaped.ended > 0 {
+        let (count, are) = if reaped.ended == 1 {
+            ("1 process".to_owned(), "was")
+        } else {
+            (format!("{} processes", reaped.ended), "were")
+        };
+        let _ = writeln!(text, "subagents: {count} of earlier runs {are} alive still, and {are} ended");
+    }
+    if !reaped.alive.is_empty() {
+        let _ = writeln!(text, "subagents: of earlier runs, these could not be ended: {:?}", reaped.alive);
+    }
+    text
+}
+
+fn described(left: &Leftover) -> String {
+    let clean = |text: &str| bounded(&sanitised(text).replace(['\n', '\t'], " "), 120);
+    let program = if left.program.is_empty() { "a program".to_owned() } else { clean(&left.program) };
+    let note = left.note.as_deref().map(|note| format!(", {}", clean(note))).unwrap_or_default();
+    format!("{program}{note}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state_folder;
+    use std::{ffi::OsString, path::Path};
+
+    #[test]
+    fn the_folder_for_state_is_absolute_or_none() {
+        let of = |xdg: Option<&str>, home: Option<&str>| {
+            state_folder(|name| if name == "HOME" { home } else { xdg }.map(OsString::from))
+        };
+        assert_eq!(of(Some("/s"), Some("/h")).as_deref(), Some(Path::new("/s")));
+        assert_eq!(of(Some("s"), Some("/h")).as_deref(), Some(Path::new("/h/.local/state")));
+        assert_eq!(of(None, Some("/h")).as_deref(), Some(Path::new("/h/.local/state")));
+        assert_eq!(of(None, Some("")), None);
+        assert_eq!(of(None, None), None);
+    }
+}

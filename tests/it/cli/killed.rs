@@ -1,0 +1,90 @@
+//! The program is killed, and what it leaves behind: nothing alive, and a record for the next run.
+
+use super::support::{Signal, subagents};
+use crate::processes::Mark;
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Each child has a grandchild in a session of its own, and hears nothing but `SIGKILL`.
+const FAMILY: &str = r#"setsid sh -c 'trap "" TERM HUP; sleep 1000; :' &
+    trap "" TERM HUP INT; while :; do sleep 1; done"#;
+
+fn files(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.flatten().map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+}
+
+fn until_nobody(mark: &Mark, within: Duration) {
+    let begun = Instant::now();
+    while !mark.alive().is_empty() {
+        assert!(begun.elapsed() < within, "alive: {:?}", mark.alive());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn c01_a_program_that_is_killed_leaves_nothing_alive_and_the_next_run_tells_what_was_interrupted() {
+    let state = tempfile::tempdir().unwrap();
+    let with_ledger = |args: &[&str]| {
+        let state = state.path().to_str().unwrap();
+        subagents(args).env("XDG_STATE_HOME", state).env("SUBAGENTS__LEDGER", "true")
+    };
+    let each = ["run", "--each", "-", "-j", "3", "--", "sh", "-c", FAMILY];
+    let run = with_ledger(&each).input_kept("one\ntwo\nthree\n").start();
+    // The program, its children, their grandchildren, and a sleep of each.
+    run.until_alive(10);
+    let (id, mark) = (run.child.id(), run.mark().clone());
+    run.signal(Signal::KILL);
+    let begun = Instant::now();
+    until_nobody(&mark, Duration::from_secs(5));
+    println!("nothing is alive {:?} after the SIGKILL", begun.elapsed());
+    assert_eq!(run.end_unread().0, None, "it was killed");
+    let ledger = state.path().join("subagents").join("ledger");
+    assert_eq!(files(&ledger), 4, "the host and three children");
+
+    let next = with_ledger(&["run", "x", "--", "echo", "fine"]).end();
+    assert_eq!((next.code, &*next.out), (Some(0), "fine\n"));
+    let told = format!("subagents: an earlier run (process {id}) was killed with 3 delegations under way:\n");
+    assert!(next.err.starts_with(&told), "{}", next.err);
+    assert_eq!(
+        next.err.lines().filter(|line| line.contains("/sh, run ") && line.ends_with(" of exec")).count(),
+        3
+    );
+    assert_eq!(files(&ledger), 0);
+    let quiet = with_ledger(&["run", "x", "--", "echo", "fine"]).end();
+    assert_eq!((quiet.code, &*quiet.err), (Some(0), ""), "told once");
+}
+
+#[test]
+fn a_ledger_that_cannot_be_kept_is_told_and_keeps_nobody_from_working() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("file");
+    fs::write(&file, "").unwrap();
+    let path = file.to_str().unwrap();
+    let ended = subagents(["run", "x", "--", "echo", "fine"]).env("SUBAGENTS__LEDGER", path).end();
+    assert_eq!((ended.code, &*ended.out), (Some(0), "fine\n"));
+    let told = format!("subagents: LEDGER_UNUSABLE: the ledger in {path} cannot be kept: ");
+    assert!(ended.err.starts_with(&told) && ended.err.contains("set `ledger`"), "{}", ended.err);
+    // Neither folder is there: nothing is recorded, and that is nothing to tell.
+    let ended = subagents(["run", "x", "--", "echo", "fine"])
+        .env("SUBAGENTS__LEDGER", "true")
+        .env("XDG_STATE_HOME", "")
+        .env("HOME", "")
+        .end();
+    assert_eq!((ended.code, &*ended.out, &*ended.err), (Some(0), "fine\n", ""));
+}
+
+#[test]
+fn a_second_signal_leaves_nobody_outside_the_group() {
+    let run = subagents(["run", "x", "--", "sh", "-c", FAMILY]).start();
+    run.until_alive(4);
+    run.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(100));
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    assert_eq!((ended.code, ended.left), (Some(143), vec![]));
+}
