@@ -29,7 +29,14 @@ use subagents::config::{Config, Lookup};
 /// Usage or configuration.
 const EXIT_USAGE: u8 = 2;
 
+/// Not for people: what the program calls itself as, to watch over what it starts.
+const GUARDIAN: &str = "__guardian";
+
 pub(crate) fn main() -> ExitCode {
+    let mut typed = std::env::args_os().skip(1);
+    if typed.next().is_some_and(|command| command == GUARDIAN) {
+        return guard(&typed.next().unwrap_or_default().to_string_lossy());
+    }
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => {
@@ -43,6 +50,16 @@ pub(crate) fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(UsageError(message)) => {
             let _ = writeln!(io::stderr(), "error: {message}\n\nFor more information, try '{help}'.");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn guard(scope: &str) -> ExitCode {
+    match subagents::process::guard(scope, io::stdin().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {GUARDIAN} is not for people: {error}");
             ExitCode::from(EXIT_USAGE)
         }
     }

@@ -83,7 +83,7 @@ pub use subagents_exec::Exec;
 /// `exec`.
 #[cfg(feature = "exec")]
 pub mod process {
-    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped};
+    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped, guard};
 }
 
 /// The snippets of the README compile and run.

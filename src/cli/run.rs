@@ -109,6 +109,8 @@ impl Session {
         let signals = Signals::install().map_err(&failed)?;
         let display = Display::new(plan.show, plan.watched);
         let host = Host::current().map_err(&failed)?;
+        // The program itself, also when its file has been replaced or removed.
+        host.set_guardian("/proc/self/exe", [crate::cli::GUARDIAN]);
         let ledger =
             ledger::open(&plan.ledger, |name| std::env::var_os(name), |line| display.note(line)).await;
         // Gone runs would only hold their answers in memory: nobody looks at them here.

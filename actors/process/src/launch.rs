@@ -29,13 +29,19 @@ pub(crate) fn own_tag() -> Option<Tag> {
     LIMITS.into_iter().find_map(|limit| Tag::from_limit(getrlimit(limit).current?))
 }
 
-/// Lets the child that `command` starts have no tag, although this process has one.
-pub(crate) fn untagged(command: &mut Command) {
-    let limits = limits(None);
-    // SAFETY: see `set`.
+/// Lets the child that `command` starts bear no tag, whether this process has one or not, and be deaf to what a terminal
+/// sends: what is ignored stays so through exec.
+pub(crate) fn aside(command: &mut Command) {
+    let limits = own_tag().map(|_| limits(None));
+    // SAFETY: see `set`; and `signal` is async-signal-safe.
     unsafe {
         command.pre_exec(move || {
-            set(&limits);
+            if let Some(limits) = &limits {
+                set(limits);
+            }
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTSTP] {
+                libc::signal(signal, libc::SIG_IGN);
+            }
             Ok(())
         });
     }

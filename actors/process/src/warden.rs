@@ -16,7 +16,8 @@ use crate::launch;
 use crate::ledger::Page;
 use crate::scope::{HostTag, Tag, Tags, VARIABLE};
 use crate::sweep::{Bag, Order, Sweep};
-use crate::watchdog::Watchdog;
+use crate::table;
+use crate::watchdog::{Guardian, Watchdog};
 
 /// The pauses between two looks at a child that was killed and is not dead yet.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
@@ -41,6 +42,21 @@ impl Host {
     /// What the system says where it has no room for a thread.
     pub fn current() -> io::Result<Self> {
         Warden::current().map(Self)
+    }
+
+    /// Lets a program do the watchdog's work in place of a shell: it is started with these arguments and one more, and has
+    /// to call [`guard`](crate::guard) with that and its stdin. It gets an almost empty environment, and ignores what a
+    /// terminal sends. Where it cannot be started, the shell is. Holds for watchdogs that are started from now on; call
+    /// it before the first child.
+    ///
+    /// A guardian can end what forks and ends faster than a shell can look, and takes some more memory.
+    pub fn set_guardian(
+        &self,
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = impl Into<OsString>>,
+    ) {
+        let args = args.into_iter().map(Into::into).collect();
+        self.0.shared.lock().guardian = Some(Guardian { program: program.into(), args });
     }
 
     /// Returns when all that was dropped so far is gone: killed, looked for and reaped. Inside a tokio runtime with its
@@ -80,6 +96,7 @@ struct State {
     /// Dropped children that are not reaped.
     dying: Vec<Child>,
     watchdog: Option<Watchdog>,
+    guardian: Option<Guardian>,
     /// The thread has something to do that is not in the lists any more.
     busy: bool,
     /// Nobody holds the warden any more.
@@ -132,7 +149,14 @@ impl Warden {
         if state.watchdog.as_mut().is_some_and(Watchdog::is_alive) {
             return;
         }
-        match Watchdog::start(self.tags.host(), launch::own_tag().is_some()) {
+        let since = table::own_entry().map_or(0, |entry| entry.key.start);
+        let start = |guardian| Watchdog::start(self.tags.host(), since, guardian);
+        let mut started = start(state.guardian.as_ref());
+        if let (Some(_), Err(error)) = (&state.guardian, &started) {
+            tracing::warn!(%error, "the guardian cannot be started; a shell takes its place");
+            started = start(None);
+        }
+        match started {
             Ok(watchdog) => state.watchdog = Some(watchdog),
             Err(error) => {
                 tracing::warn!(%error, "without a watchdog: children outlive this process if it is killed");

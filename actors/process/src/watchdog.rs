@@ -1,14 +1,18 @@
 //! What is left when the host is killed: a shell that waits for the end of its stdin, and then ends every process that
 //! bears a tag of the host.
 //!
+//! A host may have a program of its own do the same: see [`Guardian`].
+//!
 //! It has no tag itself, an environment of its own, no descriptor but the lifeline, and is deaf to what a terminal
 //! sends. The host's end closes the lifeline, however it comes; a farewell makes it leave without looking.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::guardian;
 use crate::launch;
 use crate::scope::HostTag;
 
@@ -17,6 +21,18 @@ const SCRIPT: &str = include_str!("watchdog.sh");
 /// How long after the farewell it may take to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A program that does it in place of the shell, and calls [`guard`](crate::guard).
+#[derive(Debug, Clone)]
+pub(crate) struct Guardian {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
+fn new(program: impl AsRef<OsStr>) -> Command {
+    Command::new(program)
+}
+
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shell: Child,
@@ -24,12 +40,18 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it for the children of `host`. `tagged` says that this process bears a tag itself.
-    pub(crate) fn start(host: HostTag, tagged: bool) -> io::Result<Self> {
-        #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
-        let mut command = Command::new("/bin/sh");
+    /// Starts it for the children of `host`, which has any since then.
+    pub(crate) fn start(host: HostTag, since: u64, guardian: Option<&Guardian>) -> io::Result<Self> {
+        let mut command = if let Some(guardian) = guardian {
+            let mut command = new(&guardian.program);
+            command.args(&guardian.args).arg(guardian::scope(host, since));
+            command
+        } else {
+            let mut command = new("/bin/sh");
+            command.args(["-c", SCRIPT, "subagents-watchdog", &host.to_string()]);
+            command
+        };
         command
-            .args(["-c", SCRIPT, "subagents-watchdog", &host.to_string()])
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("LC_ALL", "C")
@@ -38,9 +60,7 @@ impl Watchdog {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        if tagged {
-            launch::untagged(&mut command);
-        }
+        launch::aside(&mut command);
         let mut shell = command.spawn()?;
         let lifeline = shell.stdin.take();
         Ok(Self { shell, lifeline })

@@ -1,6 +1,6 @@
 # Outlives its host by a moment. $1: the first twelve digits of the tags of all that the host started.
-# Stdin is the host's lifeline: "bye" or a line of any kind is a farewell, an end without one is the host's death.
-trap '' HUP INT QUIT TERM USR1 USR2 TSTP
+# Stdin is the host's lifeline: a line is a farewell, an end without one is the host's death. The signals of a terminal are
+# ignored from the start.
 if read -r farewell; then exit 0; fi
 
 # Sets $found to those that bear a tag of the host and are no zombies.

@@ -60,6 +60,27 @@ fn c01_a_program_that_is_killed_leaves_nothing_alive_and_the_next_run_tells_what
 }
 
 #[test]
+fn a_storm_that_outlives_the_program_is_chased_to_its_end() {
+    // Each hop is a session of its own and ends at once; there are more of them than the test has patience for.
+    let hop = r#"[ "$1" = 0 ] && exec sleep 1000; setsid bash -c "$HOP" bash $(($1 - 1)) & exit"#;
+    let storm =
+        r#"export HOP="$1"; for chain in 1 2 3; do setsid bash -c "$HOP" bash 20000 & done; sleep 1000"#;
+    for _ in 0..3 {
+        let run = subagents(["run", "x", "--", "bash", "-c", storm, "bash", hop]).start();
+        run.until_alive(4);
+        let mark = run.mark().clone();
+        run.signal(Signal::KILL);
+        // One look can miss who forks and ends right then.
+        for _ in 0..5 {
+            until_nobody(&mark, Duration::from_secs(5));
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(mark.alive(), [""; 0]);
+        assert_eq!(run.end_unread().0, None);
+    }
+}
+
+#[test]
 fn a_ledger_that_cannot_be_kept_is_told_and_keeps_nobody_from_working() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("file");
