@@ -1,9 +1,10 @@
-//! One child process, started and ended with care.
+//! One child process, and all that descends from it, started and ended with care.
 //!
 //! A [`Command`] says what to run and in which environment; [`Command::spawn`] starts it in a process group of
 //! its own and gives a [`Process`], or a [`SpawnError`] that says what to do next. A `Process` has bounded
 //! output ([`Stdout`], [`Lines`], [`StderrTail`]), an exit that can be awaited any number of times
-//! ([`Process::wait`]), and a bounded teardown ([`Process::terminate`]). Dropping it kills the whole group.
+//! ([`Process::wait`]), and a bounded teardown ([`Process::terminate`]). Dropping it kills the whole group, and whoever
+//! has left the group.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,19 +26,28 @@
 //! # }
 //! ```
 //!
+//! # How descendants are found
+//!
+//! Each child has a *tag*, a number: in two resource limits that Linux has not enforced for twenty years (`RLIMIT_RSS`,
+//! `RLIMIT_LOCKS`), and in the variable `SUBAGENTS_SCOPE`. Both are inherited, wherever a descendant moves: `setsid`, a
+//! second fork, `env -i` for the limits. Whoever bears the tag, or is below one that does, and did not begin before the
+//! child, is stopped, killed, and seen to be gone; by descriptors that pin a process, never by a number alone. A host that
+//! is a descendant of another host leaves the limits alone, and its children are told apart by the variable.
+//!
+//! When the host itself is killed, a *watchdog* does this, an idle process that waits for the end of a pipe: a shell, or a
+//! program of the host's own ([`Host::set_guardian`]). It comes with the first child and goes with the last one and the
+//! last [`Host`]. A [`Ledger`], which is opt-in, lets the next host finish what neither could.
+//!
 //! # What it does not do
 //!
-//! - It has **no effect on the host process**: no signal handler of its own, no `SIGCHLD`, no `waitpid(-1)`, no
-//!   subreaper, no global, no change of the environment. One thing comes from tokio: when a `Process` is dropped
-//!   while its child is still dying and the runtime that it was started in is gone, tokio reaps the orphan, and
-//!   registers a `SIGCHLD` listener to do so.
-//! - A descendant that leaves the process group (`setsid`, a daemon) is **not found**: this version signals the
-//!   group and nothing else.
-//! - A host that dies of `SIGKILL` leaves its children running; they read the end of their stdin, no more.
-//! - It runs no shell, ever.
+//! - It has **no effect on the host process**: no signal handler, no `SIGCHLD`, no `waitpid(-1)`, no subreaper, no change
+//!   of the environment. While there are children, or somebody holds a [`Host`], there are one thread and one watchdog.
+//! - It does not find what a child hands to a daemon that was there before, nor who washes off every mark and orphans
+//!   itself as well.
+//! - It runs no shell for a child, ever: a file that the kernel does not execute is an error.
 //!
-//! Linux is what it is built and tested for. The code uses no other system's interfaces, and where there is no
-//! pidfd it asks for the exit every few milliseconds.
+//! Linux is what it is built and tested for. On macOS it compiles; there, only the process group is ended, there is no
+//! watchdog, and a ledger is refused. Where there is no pidfd it asks for the exit every few milliseconds.
 
 mod command;
 mod environment;
