@@ -43,6 +43,8 @@ impl Signals {
     pub(crate) fn install() -> io::Result<Self> {
         let ignored =
             std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status));
+        // Where the program was started with it ignored, the system would let nobody know how a child ended.
+        drop(signal(SignalKind::child())?);
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

@@ -29,11 +29,11 @@ pub(crate) fn own_tag() -> Option<Tag> {
     LIMITS.into_iter().find_map(|limit| Tag::from_limit(getrlimit(limit).current?))
 }
 
-/// Lets the child that `command` starts bear no tag, whether this process has one or not, and be deaf to what a terminal
-/// sends: what is ignored stays so through exec.
+/// Lets the child that `command` starts bear no tag, whether this process has one or not, be deaf to what a terminal sends
+/// (what is ignored stays so through exec), and hold no descriptor but its stdio.
 pub(crate) fn aside(command: &mut Command) {
     let limits = own_tag().map(|_| limits(None));
-    // SAFETY: see `set`; and `signal` is async-signal-safe.
+    // SAFETY: see `set`; and `signal` and `close_range` are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
             if let Some(limits) = &limits {
@@ -42,6 +42,9 @@ pub(crate) fn aside(command: &mut Command) {
             for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTSTP] {
                 libc::signal(signal, libc::SIG_IGN);
             }
+            // A pipe that the host was given would not end with the host. Refused by old kernels, where it stays open.
+            #[cfg(target_os = "linux")]
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             Ok(())
         });
     }

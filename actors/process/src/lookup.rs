@@ -96,16 +96,24 @@ pub(crate) fn check_interpreter(file: &Path, path: Option<&OsStr>) -> Result<(),
     if interpreter_path.is_absolute() && !interpreter_path.exists() {
         return missing(interpreter);
     }
-    if interpreter_path.file_name() == Some(OsStr::new("env")) {
-        let wanted = words.iter().skip(1).find(|word| !word.starts_with('-') && !word.contains('='));
-        if let Some(wanted) = wanted {
-            let found = find_program(OsStr::new(wanted), Path::new("/"), path);
-            if matches!(found, Err(SpawnError::NotOnPath { .. } | SpawnError::ProgramNotFound { .. })) {
-                return missing(wanted);
-            }
+    if interpreter_path.file_name() == Some(OsStr::new("env"))
+        && let Some(wanted) = asked_of_env(&words[1..])
+    {
+        let found = find_program(OsStr::new(wanted), Path::new("/"), path);
+        if matches!(found, Err(SpawnError::NotOnPath { .. } | SpawnError::ProgramNotFound { .. })) {
+            return missing(wanted);
         }
     }
     Ok(())
+}
+
+/// The program that `env` is to run, as far as that is plain: what has options of its own, quotes or variables is left to
+/// `env` to make out.
+fn asked_of_env(words: &[String]) -> Option<&str> {
+    let words = if words.first().is_some_and(|word| word == "-S") { &words[1..] } else { words };
+    let wanted = words.first()?;
+    let plain = !wanted.starts_with('-') && !wanted.contains(['=', '\'', '"', '\\', '$']);
+    plain.then_some(wanted)
 }
 
 /// The words of a script's first line, without the `#!`.
@@ -137,5 +145,30 @@ pub(crate) fn explain(program: &Path, args: usize, error: std::io::Error) -> Spa
         },
         Some(Errno::NOENT) => SpawnError::ProgramNotFound { program },
         _ => SpawnError::SpawnFailed { program, source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asked_of_env;
+
+    #[test]
+    fn only_what_is_plain_is_asked_of_env() {
+        for (line, wanted) in [
+            ("python3", Some("python3")),
+            ("python3 -u", Some("python3")),
+            ("-S python3 -u", Some("python3")),
+            ("-S", None),
+            ("", None),
+            ("-u NAME python3", None),
+            ("-S -u NAME python3", None),
+            ("-S PATH=/x python3", None),
+            ("-S ${HOME}/bin/x", None),
+            ("-S 'my python'", None),
+            ("--split-string=python3", None),
+        ] {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(asked_of_env(&words), wanted, "{line}");
+        }
     }
 }

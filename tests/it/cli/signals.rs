@@ -1,6 +1,6 @@
 //! Being told to end, by a signal or by a reader that goes away.
 
-use super::support::{Signal, read_until, subagents};
+use super::support::{Signal, program, read_until, subagents, wait};
 use std::{
     io::Write,
     time::{Duration, Instant},
@@ -105,4 +105,15 @@ fn what_was_killed_is_told_and_what_was_never_started_is_counted() {
     assert!(told.contains("(line 1): aborted") && told.contains("; killed\n"), "{told}");
     assert!(!told.contains("LEAKED") && told.contains("2 delegations: 0 completed, 2 cancelled"), "{told}");
     assert_eq!(live.end().left, Vec::<String>::new());
+}
+
+#[test]
+fn how_a_child_ended_is_known_where_the_program_was_started_deaf_to_it() {
+    let script = r#"trap "" CHLD; exec "$0" run x -- sh -c "echo part; exit 3""#;
+    let mut command = program("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_subagents")]).env("SUBAGENTS__LEDGER", "false");
+    let output = wait(command.spawn().expect("it starts"), Vec::new());
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("ended with exit code 3"), "{told}");
 }

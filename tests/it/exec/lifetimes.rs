@@ -9,6 +9,12 @@ use tokio::time::Instant;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b11_a_deadline_that_meets_the_end_gives_one_outcome_and_keeps_finished_siblings() {
     let host = Host::with(Exec::new("sh").args(["-c", "echo part; sleep \"$1\"; echo done", "sh", "{}"]));
+    // Who stops waiting ends nothing.
+    let run = within("a start", host.service.start("sh", host.ask("0.3"))).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(100), run.result()).await.is_err());
+    assert_eq!(within("its result", run.result()).await.unwrap().text(), "part\ndone\n");
+    within("the disposal", run.dispose()).await.unwrap();
+
     let (mut completed, mut timed_out) = (0, 0);
     for round in 0..25_u64 {
         // Around what the program takes itself, to the millisecond.

@@ -147,10 +147,17 @@ fn signals_of_a_terminal_do_not_end_the_watchdog() {
 
 #[tokio::test]
 async fn the_watchdog_goes_with_the_last_who_needs_it_and_leaves_no_zombie() {
+    // What a host was given, and whatever it starts inherits.
+    let given = tempfile::tempfile().unwrap();
+    rustix::io::fcntl_setfd(&given, rustix::io::FdFlags::empty()).unwrap();
     let host = Host::current().unwrap();
     assert_eq!(host.watchdog(), None);
     let mut process = Command::new("sleep", "/").arg("1000").spawn().unwrap();
     let watchdog = host.watchdog().unwrap();
+    // Nothing of the host's: its stdio and, in a shell's hand, the script's own.
+    let open = std::fs::read_dir(format!("/proc/{watchdog}/fd")).unwrap();
+    let open: Vec<_> = open.flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
+    assert!(open.iter().all(|fd| ["0", "1", "2"].contains(&&**fd)), "{open:?}");
     process.terminate(subagents_process::Ladder::default()).await;
     drop(process);
     assert!(alive(watchdog), "the host is still held");
