@@ -1,6 +1,5 @@
 //! The command line. What was typed is in [`args`], what it means in [`plan`], what is done in [`run`].
 
-mod aftermath;
 mod args;
 mod deadlines;
 mod display;

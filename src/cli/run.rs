@@ -1,7 +1,6 @@
 //! `subagents run`: prompts in, outcomes out, and an end on which nothing is left alive.
 
 use crate::cli::{
-    aftermath,
     display::Display,
     ledger, limits,
     output::{Aside, Lines, Style},
@@ -320,7 +319,6 @@ impl Session {
     /// Does not wait any longer: kills what is left.
     async fn kill(mut self, caught: Caught) -> u8 {
         self.display.note(&format!("subagents: {} again: killing what is left", caught.as_str()));
-        let mut groups = aftermath::groups(&self.service.tree());
         let batch = &mut self.batch;
         let mut items = Vec::new();
         let outcomes = async {
@@ -329,9 +327,8 @@ impl Session {
             }
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
-        groups.extend(aftermath::groups(&self.service.tree()));
         // What had no time to see its child go says that it may have left something; here is seen that it has not.
-        let gone = aftermath::gone(groups, &self.host).await;
+        let gone = timeout(AFTERMATH, self.host.idle()).await.is_ok();
         let (lines, tally, style, writer) = (&mut self.lines, &mut self.tally, &self.style, &self.writer);
         let mut waiting = self.waiting.take();
         let rendered: Vec<_> = items

@@ -37,6 +37,16 @@ impl Mark {
     }
 }
 
+/// The command lines that hold this text. A zombie has none.
+pub(crate) fn running(text: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|process| {
+        let command = fs::read(process.path().join("cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        command.contains(text).then_some(command)
+    });
+    processes.collect()
+}
+
 /// Whether it is a child of ours that has exited and was not waited for.
 pub(crate) fn is_our_zombie(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

@@ -41,6 +41,7 @@ impl Leash {
     pub(crate) fn new(child: Child, warden: Arc<Warden>, tag: Tag) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
         let root = table::entry(pid.as_raw_nonzero().get()).map(|entry| entry.key);
+        warden.add_child();
         Some(Self {
             group: Group::new(pid),
             child: Some(child),
@@ -103,9 +104,15 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        if self.gone {
-            return;
+        if !self.gone {
+            self.end();
         }
+        self.warden.remove_child();
+    }
+}
+
+impl Leash {
+    fn end(&mut self) {
         // Before reaping, so that the number is still ours.
         self.group.signal(Signal::KILL);
         let record = self.record.take();

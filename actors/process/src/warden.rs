@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -59,8 +60,9 @@ impl Host {
         self.0.shared.lock().guardian = Some(Guardian { program: program.into(), args });
     }
 
-    /// Returns when all that was dropped so far is gone: killed, looked for and reaped. Inside a tokio runtime with its
-    /// time driver on. What cannot be ended delays it for seconds: wrap it in a timeout. Cancel-safe.
+    /// Returns when no child of this process is left, in whosever hands: each has been terminated, or was dropped, and is
+    /// killed, looked for and reaped. Inside a tokio runtime with its time driver on. A child that somebody keeps delays
+    /// it without end, and one that cannot be ended for seconds: wrap it in a timeout. Cancel-safe.
     pub async fn idle(&self) {
         while self.0.is_busy() {
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -81,6 +83,8 @@ pub(crate) struct Warden {
     tags: Tags,
     shared: Arc<Shared>,
     page: Mutex<Option<Arc<Page>>>,
+    /// Those that are held.
+    children: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +127,13 @@ impl Warden {
         let shared = Arc::<Shared>::default();
         let (sweep, work) = (Sweep::new(tags.nested()), shared.clone());
         std::thread::Builder::new().name("subagents-warden".to_owned()).spawn(move || serve(&work, sweep))?;
-        let warden = Arc::new(Self { host: std::process::id(), tags, shared, page: Mutex::default() });
+        let warden = Arc::new(Self {
+            host: std::process::id(),
+            tags,
+            shared,
+            page: Mutex::default(),
+            children: AtomicUsize::new(0),
+        });
         *current = Arc::downgrade(&warden);
         Ok(warden)
     }
@@ -184,6 +194,14 @@ impl Warden {
         drop(page);
     }
 
+    pub(crate) fn add_child(&self) {
+        self.children.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove_child(&self) {
+        self.children.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// The page to record children in, where a ledger is kept.
     pub(crate) fn page(&self) -> Option<Arc<Page>> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -196,7 +214,11 @@ impl Warden {
 
     fn is_busy(&self) -> bool {
         let state = self.shared.lock();
-        state.busy || !state.orders.is_empty() || !state.dying.is_empty()
+        // A child that is dropped gives its order first, and is no child after that.
+        self.children.load(Ordering::Acquire) > 0
+            || state.busy
+            || !state.orders.is_empty()
+            || !state.dying.is_empty()
     }
 
     /// Ends what `order` names. The answer is an error where the thread is gone, which only a fork of the host sees.

@@ -1,7 +1,7 @@
 //! How long programs live: as long as their run, whatever they do about it.
 
 use super::support::{Host, until, within};
-use crate::processes::is_our_zombie;
+use crate::processes::{is_our_zombie, running};
 use std::{fs, time::Duration};
 use subagents::{Deadlines, Exec, StopReason};
 use tokio::time::Instant;
@@ -122,16 +122,6 @@ async fn c17_a_wrapper_that_hides_the_real_program_goes_with_it() {
         assert_eq!(rustix::process::getpgrp(), own);
         host.end().await;
     }
-}
-
-/// The command lines that hold this text.
-fn running(text: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|process| {
-        let command = fs::read(process.path().join("cmdline")).ok()?;
-        let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        command.contains(text).then_some(command)
-    });
-    processes.collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 //! a cell goes by, which nothing in the runtime looks at.
 
 use super::support::{Host, PATIENCE, until, within};
+use crate::processes::running as alive;
 use std::{fmt::Write as _, fs, time::Duration};
 use subagents::{CancelCause, Deadlines, Exec, StopReason};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -89,16 +90,6 @@ const WAYS: [(Way, &str); 7] = [
     (Way::Crash, "crash of the child"),
     (Way::RunActorKilled, "run actor killed"),
 ];
-
-/// The command lines of all that go by a name. A zombie has none.
-fn alive(name: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|process| {
-        let command = fs::read(process.path().join("cmdline")).ok()?;
-        let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        command.contains(name).then_some(command)
-    });
-    processes.collect()
-}
 
 async fn cell(behaviour: usize, way: Way, repeat: usize) {
     let (what, script, _) = BEHAVIOURS[behaviour];
