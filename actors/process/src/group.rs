@@ -5,12 +5,11 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::table;
 
-/// The group that a child leads. Once it is known to be empty it is never signalled again: its number may then
-/// belong to somebody else.
+/// The group that a child leads. Once it is known to be empty, or is given up, it is never signalled again: its number may
+/// then belong to somebody else.
 ///
-/// The number is pinned by the unreaped leader, and after the reaping, which only a teardown or a drop does, by
-/// whatever member is left. What remains is a teardown that is cut short between reaping and the last member's
-/// end: the drop that follows signals a group that was alive at the last look.
+/// The number is pinned by the unreaped leader, and for the rest of the teardown that reaps it by whatever member is left,
+/// which is looked at every few milliseconds.
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
@@ -20,6 +19,11 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn new(leader: Pid) -> Self {
         Self { id: leader, empty: false }
+    }
+
+    /// Gives it up: its number may be somebody else's from now on. Whoever is left is found by the tag.
+    pub(crate) fn forget(&mut self) {
+        self.empty = true;
     }
 
     /// Sends a signal to every member.
@@ -47,7 +51,8 @@ impl Group {
     /// The members that are alive; `None` where the system does not tell.
     pub(crate) fn members(&self) -> Option<Vec<u32>> {
         let id = self.id.as_raw_nonzero().get();
-        let members = table::scan()?.entries.into_iter().filter(|entry| entry.alive && entry.group == id);
+        let members =
+            table::scan().ok()?.entries.into_iter().filter(|entry| entry.alive && entry.group == id);
         Some(members.filter_map(|entry| u32::try_from(entry.key.id).ok()).collect())
     }
 }

@@ -54,8 +54,20 @@ pub(crate) enum End {
     Gone,
     /// Some are alive, and the time is up.
     Left,
-    /// Nobody is seen, but they come and go faster than they can be seen, and the time is up.
-    Restless,
+    /// Nobody is seen, and that is no proof: they come and go faster than they can be seen, or the table cannot be read;
+    /// and the time is up.
+    Unknown,
+}
+
+/// What a look is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Who was not seen is not there.
+    Complete,
+    /// Somebody may have been overlooked: processes come and go too fast.
+    Crowded,
+    /// The table could not be read.
+    Blind,
 }
 
 impl Hunt {
@@ -72,8 +84,8 @@ impl Hunt {
         }
     }
 
-    /// Those of ours that are alive and may be signalled, and whether nobody can have been overlooked.
-    pub(crate) fn see(&mut self, alive: impl IntoIterator<Item = Key>, complete: bool, now: Instant) -> Step {
+    /// Those of ours that are alive and may be signalled.
+    pub(crate) fn see(&mut self, alive: impl IntoIterator<Item = Key>, view: View, now: Instant) -> Step {
         let (mut all, mut new) = (0, 0);
         for key in alive {
             all += 1;
@@ -94,17 +106,17 @@ impl Hunt {
         }
         self.quiet += 1;
         let never_seen = self.known.is_empty() && !self.caught;
-        let enough = match (complete, never_seen) {
-            (true, true) => true,
-            (true, false) => self.quiet >= QUIET_LOOKS,
-            (false, true) => self.quiet >= QUIET_LOOKS_IN_A_CROWD,
-            (false, false) => false,
+        let enough = match (view, never_seen) {
+            (View::Complete, true) => true,
+            (View::Complete, false) => self.quiet >= QUIET_LOOKS || late,
+            (View::Crowded, true) => self.quiet >= QUIET_LOOKS_IN_A_CROWD || late,
+            (View::Crowded, false) | (View::Blind, _) => false,
         };
         match (enough, late) {
             (true, _) => Step::Done(End::Gone),
-            (false, true) => Step::Done(if never_seen { End::Gone } else { End::Restless }),
-            (false, false) if complete || never_seen => Step::Look,
-            (false, false) => Step::Chase,
+            (false, true) => Step::Done(End::Unknown),
+            (false, false) if view == View::Crowded && !never_seen => Step::Chase,
+            (false, false) => Step::Look,
         }
     }
 
@@ -139,7 +151,8 @@ mod tests {
         }
 
         fn see(&mut self, ids: &[i32], complete: bool, after_ms: u64) -> Step {
-            self.hunt.see(keys(ids), complete, self.begun + Duration::from_millis(after_ms))
+            let view = if complete { View::Complete } else { View::Crowded };
+            self.hunt.see(keys(ids), view, self.begun + Duration::from_millis(after_ms))
         }
     }
 
@@ -200,6 +213,19 @@ mod tests {
             assert_eq!(scene.see(&[], false, ms), Step::Chase);
             scene.hunt.chased(0);
         }
-        assert_eq!(scene.see(&[], false, 2_000), Step::Done(End::Restless));
+        assert_eq!(scene.see(&[], false, 2_000), Step::Done(End::Unknown));
+    }
+
+    #[test]
+    fn who_cannot_look_knows_nothing() {
+        let mut scene = Scene::new();
+        let mut blind = |ms| scene.hunt.see([], View::Blind, scene.begun + Duration::from_millis(ms));
+        for ms in 0..20 {
+            assert_eq!(blind(ms), Step::Look);
+        }
+        assert_eq!(blind(2_000), Step::Done(End::Unknown));
+        let mut scene = Scene::new();
+        scene.see(&[1], true, 0);
+        assert_eq!(scene.see(&[], true, 2_000), Step::Done(End::Gone), "late, and yet seen");
     }
 }

@@ -24,21 +24,42 @@ const LIMITS: [Resource; 2] = [Resource::Rss, Resource::Locks];
 #[cfg(not(target_os = "linux"))]
 const LIMITS: [Resource; 0] = [];
 
-/// The tag that this process itself has, if it is the descendant of a host.
-pub(crate) fn own_tag() -> Option<Tag> {
-    LIMITS.into_iter().find_map(|limit| Tag::from_limit(getrlimit(limit).current?))
+/// The tags that a process has in its limits.
+pub(crate) type LimitTags = [Option<Tag>; LIMITS.len()];
+
+/// Those that this process itself has, if it is the descendant of a host.
+pub(crate) fn own_tags() -> LimitTags {
+    LIMITS.map(|limit| Tag::from_limit(getrlimit(limit).current?))
+}
+
+/// In which limits the children of this process get their tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TagPlaces([bool; LIMITS.len()]);
+
+impl TagPlaces {
+    /// Beside the tags that this process has inherited. The first limit stays with the host at the top, or it would lose
+    /// sight of what is below; the second is for the host below it; who is deeper still has the variable alone.
+    pub(crate) fn beside(inherited: LimitTags) -> Self {
+        let mut places = [true; LIMITS.len()];
+        if inherited.iter().any(Option::is_some) {
+            for (place, tag) in places.iter_mut().zip(inherited) {
+                *place = tag == inherited[0];
+            }
+            places[0] = false;
+        }
+        Self(places)
+    }
 }
 
 /// Lets the child that `command` starts bear no tag, whether this process has one or not, be deaf to what a terminal sends
 /// (what is ignored stays so through exec), and hold no descriptor but its stdio.
-pub(crate) fn aside(command: &mut Command) {
-    let limits = own_tag().map(|_| limits(None));
+pub(crate) fn detached(command: &mut Command) {
+    let tagged = own_tags().map(|tag| tag.is_some());
+    let limits = limits(TagPlaces(tagged), None);
     // SAFETY: see `set`; and `signal` and `close_range` are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
-            if let Some(limits) = &limits {
-                set(limits);
-            }
+            set(&limits);
             for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTSTP] {
                 libc::signal(signal, libc::SIG_IGN);
             }
@@ -51,13 +72,13 @@ pub(crate) fn aside(command: &mut Command) {
 }
 
 /// Lets `command` execute `file` with these arguments, the first of which is its name, and this environment, with this
-/// tag. Where a hard limit is too low for it, the child goes without.
+/// tag in these places. Where a hard limit is too low for it, the child goes without.
 pub(crate) fn execute(
     command: &mut Command,
     file: &Path,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     environment: &BTreeMap<OsString, OsString>,
-    tag: Option<Tag>,
+    (tag, places): (Tag, TagPlaces),
 ) -> io::Result<()> {
     let file = CString::new(file.as_os_str().as_bytes())?;
     let arguments = Words::new(arguments.into_iter().map(|argument| argument.as_ref().as_bytes().to_vec()))?;
@@ -67,14 +88,12 @@ pub(crate) fn execute(
         entry.extend_from_slice(value.as_bytes());
         entry
     }))?;
-    let limits = tag.map(|tag| limits(Some(tag.as_limit())));
+    let limits = limits(places, Some(tag.as_limit()));
     // SAFETY: see `set`; and `execve` is async-signal-safe, and gets a text and two lists that end as it asks for. The
     // hook owns them.
     unsafe {
         command.pre_exec(move || {
-            if let Some(limits) = &limits {
-                set(limits);
-            }
+            set(&limits);
             libc::execve(file.as_ptr(), arguments.as_ptr(), environment.as_ptr());
             // It returns only when it failed.
             Err(io::Error::last_os_error())
@@ -83,19 +102,21 @@ pub(crate) fn execute(
     Ok(())
 }
 
-type Limits = [(Resource, Rlimit); LIMITS.len()];
+type Limits = [Option<(Resource, Rlimit)>; LIMITS.len()];
 
-fn limits(value: Option<u64>) -> Limits {
+/// The value for these places, or the highest there is.
+fn limits(places: TagPlaces, value: Option<u64>) -> Limits {
+    let mut wanted = places.0.into_iter();
     LIMITS.map(|limit| {
         let maximum = getrlimit(limit).maximum;
-        (limit, Rlimit { current: value.or(maximum), maximum })
+        wanted.next()?.then_some((limit, Rlimit { current: value.or(maximum), maximum }))
     })
 }
 
 /// Between fork and exec: system calls that are async-signal-safe, no allocation, no lock, no global, no panic; the
 /// values were made before the fork.
 fn set(limits: &Limits) {
-    for (limit, values) in limits {
+    for (limit, values) in limits.iter().flatten() {
         // Refused where the hard limit is lower: the variable and the descent are left to find it by.
         let _ = setrlimit(*limit, *values);
     }
@@ -117,5 +138,25 @@ impl Words {
 
     fn as_ptr(&self) -> *const *const c_char {
         self.addresses.as_ptr().cast()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::scope::Tags;
+
+    #[test]
+    fn each_of_two_hosts_has_a_limit_of_its_own_and_a_third_takes_none_away() {
+        let (top, below) = (Tags::new(None, None).next(), Tags::new(None, None).next());
+        for (inherited, places) in [
+            ([None, None], [true, true]),
+            ([Some(top), Some(top)], [false, true]),
+            ([Some(top), Some(below)], [false, false]),
+            ([Some(top), None], [false, false]),
+            ([None, Some(below)], [false, false]),
+        ] {
+            assert_eq!(TagPlaces::beside(inherited), TagPlaces(places), "{inherited:?}");
+        }
     }
 }

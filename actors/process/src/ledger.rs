@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LedgerError;
+use crate::reaper::Reaper;
 use crate::scope::{HostTag, Tag, Target};
-use crate::sweep::Order;
+use crate::sweep::{Order, SweepReport};
 use crate::table;
-use crate::warden::Warden;
 
 /// The file that is locked.
 const HOST: &str = "host.json";
@@ -30,15 +30,15 @@ const UNWRITTEN: Duration = Duration::from_secs(10);
 /// A record of every child that this process starts, in a folder that survives it. For a library it is opt-in.
 ///
 /// While a `Ledger` lives, each child of this process has a file in the folder from its start until it is known to be
-/// gone. When this process dies of something that the [watchdog](crate::Process::watchdog) cannot make good either, such
+/// gone. When this process dies of something that the [watchdog](crate::Host::watchdog) cannot make good either, such
 /// as both being killed, the next one that opens a ledger there finds out, and ends what is left:
 /// [`reap`](Self::reap).
 ///
 /// Dropping it ends the recording, and removes the folder of this process where nothing is recorded in it.
 #[derive(Debug)]
 pub struct Ledger {
-    page: Arc<Page>,
-    warden: Arc<Warden>,
+    records: Arc<HostRecords>,
+    reaper: Arc<Reaper>,
 }
 
 /// What a dead host has left in the ledger: a child that nobody saw end.
@@ -67,11 +67,13 @@ pub struct Reaped {
     pub ended: u32,
     /// The processes that could not be ended; their host's records stay for the next time.
     pub alive: Vec<u32>,
+    /// What else did not work: a folder, and why. What is told of it above holds all the same.
+    pub faults: Vec<String>,
 }
 
 /// The records of this process.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct HostRecords {
     folder: PathBuf,
     /// Locked while it is open.
     _host: File,
@@ -81,7 +83,7 @@ pub(crate) struct Page {
 /// One child's record; its drop takes it out.
 #[derive(Debug)]
 pub(crate) struct Record {
-    page: Arc<Page>,
+    records: Arc<HostRecords>,
     /// None where it is to stay.
     file: Option<PathBuf>,
 }
@@ -91,6 +93,12 @@ struct HostFile {
     boot: String,
     pid: u32,
     start: u64,
+}
+
+impl HostFile {
+    fn unknown() -> Self {
+        Self { boot: String::new(), pid: 0, start: 0 }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,22 +119,22 @@ impl Ledger {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, LedgerError> {
         let folder = folder.as_ref();
         let unusable = |source| LedgerError::Unusable { folder: folder.to_owned(), source };
-        let warden = Warden::current().map_err(unusable)?;
+        let reaper = Reaper::current().map_err(unusable)?;
         let boot = table::boot_id().ok_or(LedgerError::Unsupported)?;
         let me = table::own_entry().ok_or(LedgerError::Unsupported)?;
         make_private(folder).map_err(unusable)?;
-        let own = folder.join(warden.host().to_string());
-        let page = warden.open_page(|| {
+        let own = folder.join(reaper.host().to_string());
+        let opened = reaper.open_records(&own, || {
             make_private(&own)?;
             let mut host = File::create(own.join(HOST))?;
-            host.lock()?;
+            lock(&host)?;
             let record = HostFile { boot, pid: std::process::id(), start: me.key.start };
             host.write_all(&serde_json::to_vec(&record)?)?;
-            Ok(Page { folder: own.clone(), _host: host, fault: Mutex::default() })
+            Ok(HostRecords { folder: own.clone(), _host: host, fault: Mutex::default() })
         });
-        match page {
+        match opened {
             None => Err(LedgerError::AlreadyOpen),
-            Some(Ok(page)) => Ok(Self { page, warden }),
+            Some(Ok(records)) => Ok(Self { records, reaper }),
             Some(Err(source)) => {
                 let _ = remove(&own);
                 Err(unusable(source))
@@ -144,56 +152,66 @@ impl Ledger {
     /// [`LedgerError::Unusable`] where the folder cannot be read. Records that cannot be read are told without details.
     pub async fn reap(&self) -> Result<Reaped, LedgerError> {
         let mut reaped = Reaped::default();
-        let folder = self.page.folder.parent().unwrap_or(&self.page.folder);
+        let folder = self.records.folder.parent().unwrap_or(&self.records.folder);
         let unusable = |source| LedgerError::Unusable { folder: folder.to_owned(), source };
         let boot = table::boot_id().ok_or(LedgerError::Unsupported)?;
         for entry in fs::read_dir(folder).map_err(unusable)?.flatten() {
             let folder = entry.path();
             let Some(tag) = entry.file_name().to_str().and_then(HostTag::parse) else { continue };
-            if tag == self.warden.host() {
+            if tag == self.reaper.host() {
                 continue;
             }
             // The lock is held until its records are gone, so that two of us do not tell the same.
             let Some((lock, host)) = dead(&folder, &boot) else { continue };
             reaped.interrupted.extend(records(&folder, host.pid));
-            let mut alive = Vec::new();
-            if host.boot == boot {
-                let bag = self.warden.hunted(Order {
-                    target: Target::Host(tag),
-                    root: None,
-                    group: None,
-                    since: host.start,
-                    budget: BUDGET,
-                    reply: None,
-                    record: None,
-                });
-                let bag = bag.await.unwrap_or_default();
-                reaped.ended += bag.ended.saturating_sub(u32::try_from(bag.left.len()).unwrap_or(u32::MAX));
-                alive = bag.left;
+            let report =
+                if host.boot == boot { self.sweep(tag, host.start).await } else { SweepReport::default() };
+            reaped.ended += report.ended.saturating_sub(u32::try_from(report.left.len()).unwrap_or(u32::MAX));
+            if report.unknown {
+                let why = "whether all that it left is ended is not known; the next time tells";
+                reaped.faults.push(format!("{}: {why}", folder.display()));
+            } else if report.left.is_empty()
+                && let Err(error) = remove(&folder)
+            {
+                reaped.faults.push(format!("{}: its records cannot be removed: {error}", folder.display()));
             }
-            if alive.is_empty() {
-                remove(&folder).map_err(unusable)?;
-            }
-            reaped.alive.extend(alive);
+            reaped.alive.extend(report.left);
             drop(lock);
         }
         Ok(reaped)
     }
 
+    async fn sweep(&self, host: HostTag, since: u64) -> SweepReport {
+        let report = self.reaper.sweep(Order {
+            target: Target::Host(host),
+            root: None,
+            group: None,
+            since,
+            budget: BUDGET,
+            reply: None,
+            record: None,
+        });
+        report.await.unwrap_or(SweepReport { unknown: true, ..SweepReport::default() })
+    }
+
     /// Why the recording is not whole: the first record that could not be written, on a full disk for example. The
     /// children run all the same.
     pub fn fault(&self) -> Option<Arc<LedgerError>> {
-        self.page.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.records.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.warden.close_page();
+        self.reaper.close_records();
     }
 }
 
-impl Page {
+impl HostRecords {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Records a child. Without a record it is a child all the same.
     pub(crate) fn record(
         self: &Arc<Self>,
@@ -213,11 +231,11 @@ impl Page {
         let written = serde_json::to_vec(&record).map_err(io::Error::from);
         let written = written.and_then(|bytes| fs::write(&file, bytes));
         // Its drop takes it out, half written or not.
-        let kept = Record { page: self.clone(), file: Some(file) };
+        let kept = Record { records: self.clone(), file: Some(file) };
         match written {
             Ok(()) => Some(kept),
             Err(source) => {
-                kept.page.report(source);
+                kept.records.report(source);
                 None
             }
         }
@@ -233,10 +251,13 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for HostRecords {
     fn drop(&mut self) {
-        // An error says that there are records in it still, or that somebody was faster.
-        let _ = fs::remove_file(self.folder.join(HOST)).and_then(|()| fs::remove_dir(&self.folder));
+        // What was left on purpose is for the next host, which needs the host's file to know when this one is dead.
+        if records(&self.folder, 0).is_empty() {
+            // An error says that somebody was faster.
+            let _ = remove(&self.folder);
+        }
     }
 }
 
@@ -254,6 +275,18 @@ impl Drop for Record {
     }
 }
 
+/// Nobody else holds it for longer than it takes to see that it is not dead.
+fn lock(host: &File) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match host.try_lock() {
+            Err(TryLockError::WouldBlock) if tries < 100 => std::thread::sleep(Duration::from_millis(1)),
+            locked => return locked.map_err(io::Error::from),
+        }
+        tries += 1;
+    }
+}
+
 fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
@@ -262,7 +295,16 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// The lock and the record of a host, where it is dead.
 fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
     let file = folder.join(HOST);
-    let lock = File::options().read(true).write(true).open(&file).ok()?;
+    let lock = match File::options().read(true).write(true).open(&file) {
+        Ok(lock) => lock,
+        // Just being made, or its removal was cut short.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made = fs::metadata(folder).and_then(|folder| folder.modified()).ok()?;
+            let forgotten = made.elapsed().is_ok_and(|age| age >= UNWRITTEN);
+            return forgotten.then(|| Some((File::open(folder).ok()?, HostFile::unknown())))?;
+        }
+        Err(_) => return None,
+    };
     match lock.try_lock() {
         // A file system without locks leaves it to the process to tell.
         Ok(()) | Err(TryLockError::Error(_)) => {}
@@ -273,7 +315,7 @@ fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
         Ok(host) => host,
         // Just being written, or left so by a host that had no room for it.
         Err(_) if lock.metadata().ok()?.modified().ok()?.elapsed().ok()? < UNWRITTEN => return None,
-        Err(_) => HostFile { boot: String::new(), pid: 0, start: 0 },
+        Err(_) => HostFile::unknown(),
     };
     let there = host.boot == boot
         && i32::try_from(host.pid)

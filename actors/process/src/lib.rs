@@ -49,6 +49,7 @@
 //! Linux is what it is built and tested for. On macOS it compiles; there, only the process group is ended, there is no
 //! watchdog, and a ledger is refused. Where there is no pidfd it asks for the exit every few milliseconds.
 
+mod child_guard;
 mod command;
 mod environment;
 mod error;
@@ -56,13 +57,14 @@ mod exit;
 mod framing;
 mod group;
 mod guardian;
+mod host;
 mod hunt;
 mod launch;
-mod leash;
 mod ledger;
 mod lookup;
 mod pidfd;
 mod process;
+mod reaper;
 mod scope;
 mod stdin;
 mod stdout;
@@ -70,7 +72,6 @@ mod sweep;
 mod table;
 mod tail;
 mod teardown;
-mod warden;
 mod watchdog;
 
 pub use command::Command;
@@ -79,10 +80,10 @@ pub use error::{FrameError, LedgerError, SpawnError, StdinError};
 pub use exit::Exit;
 pub use framing::LineFramer;
 pub use guardian::guard;
+pub use host::Host;
 pub use ledger::{Ledger, Leftover, Reaped};
 pub use process::Process;
 pub use stdin::Stdin;
 pub use stdout::{Lines, Stdout};
 pub use tail::StderrTail;
 pub use teardown::{Ladder, Stage, Teardown};
-pub use warden::Host;

@@ -44,7 +44,7 @@ mod system {
 pub(crate) struct Pidfd(system::Descriptor);
 
 impl Pidfd {
-    /// Of the process that has this number now. `INVAL` says that it is the number of a thread.
+    /// Of the process that has this number now. `INVAL` or `NOENT` says that it is the number of a thread.
     pub(crate) fn open(id: i32) -> Result<Self, Errno> {
         system::open(id).map(Self)
     }

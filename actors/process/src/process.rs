@@ -14,18 +14,18 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use crate::child_guard::ChildGuard;
 use crate::command::Command;
 use crate::error::SpawnError;
 use crate::exit::{Exit, ExitWatch};
 use crate::launch;
-use crate::leash::Leash;
 use crate::lookup;
+use crate::reaper::Reaper;
 use crate::scope::VARIABLE;
 use crate::stdin::{SharedPipe, Stdin};
 use crate::stdout::Stdout;
 use crate::tail::StderrTail;
 use crate::teardown::Teardown;
-use crate::warden::Warden;
 
 /// A child process that leads its own process group, and bears a tag by which all that descends from it is found.
 ///
@@ -42,7 +42,7 @@ use crate::warden::Warden;
 /// cannot be given to a stranger while we may still signal it. Do not keep a `Process` for its exit's sake.
 #[derive(Debug)]
 pub struct Process {
-    pub(crate) leash: Leash,
+    pub(crate) guard: ChildGuard,
     pub(crate) exit: OnceLock<Exit>,
     pub(crate) stdout: Option<Stdout>,
     pub(crate) input: SharedPipe,
@@ -66,7 +66,7 @@ impl Process {
         Handle::try_current().map_err(|_| {
             failed(io::Error::other("there is no tokio runtime here to watch over the child"))
         })?;
-        let warden = Warden::current().map_err(failed)?;
+        let reaper = Reaper::current().map_err(failed)?;
         #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
         let mut builder = std::process::Command::new(file);
         builder
@@ -76,10 +76,10 @@ impl Process {
             .stderr(Stdio::piped())
             // Whatever the terminal sends to the host's group (Ctrl-C) is the host's to pass on.
             .process_group(0);
-        let (tag, variable) = warden.next_tag();
+        let (tag, variable) = reaper.next_tag();
         environment.insert(VARIABLE.into(), variable);
         let arguments = std::iter::once(&command.program).chain(&command.args);
-        launch::execute(&mut builder, file, arguments, &environment, warden.sets_limits().then_some(tag))
+        launch::execute(&mut builder, file, arguments, &environment, (tag, reaper.places()))
             .map_err(failed)?;
         let child = builder.spawn().map_err(|error| {
             let args = command.args.iter().map(|arg| arg.len() + 1).sum();
@@ -87,10 +87,10 @@ impl Process {
         })?;
         let id = child.id();
         // From here on a return or a panic ends it.
-        let leash = Leash::new(child, warden, tag);
-        let mut leash = leash.ok_or_else(|| failed(io::Error::other("the child has no proper id")))?;
-        leash.record(file, command.note.as_deref());
-        let pipes = leash.child().map(|child| (child.stdin.take(), child.stdout.take(), child.stderr.take()));
+        let guard = ChildGuard::new(child, reaper, tag);
+        let mut guard = guard.ok_or_else(|| failed(io::Error::other("the child has no proper id")))?;
+        guard.record(file, command.note.as_deref());
+        let pipes = guard.child().map(|child| (child.stdin.take(), child.stdout.take(), child.stderr.take()));
         let Some((stdin, Some(stdout), Some(stderr))) = pipes else {
             return Err(failed(io::Error::other("the child has no pipes")));
         };
@@ -101,11 +101,11 @@ impl Process {
         let (stderr, drain) = StderrTail::new(stderr, command.stderr_tail);
         let mut tasks = JoinSet::new();
         tasks.spawn(drain);
-        let watch = ExitWatch::new(leash.pid());
+        let watch = ExitWatch::new(guard.pid());
         let input = SharedPipe::new(stdin);
         tracing::debug!(pid = id, program = %file.display(), "started a child process");
         Ok(Self {
-            leash,
+            guard,
             exit: OnceLock::new(),
             stdout: Some(Stdout::new(stdout)),
             stdin: command.stdin_piped.then(|| Stdin::new(input.clone())),
@@ -162,13 +162,13 @@ impl Process {
     /// Sends `SIGKILL` to the whole group, now, unless it is known to be gone. Does not wait, and reaches nobody who has
     /// left the group; [`terminate`](Self::terminate) afterwards does both.
     pub fn kill(&mut self) {
-        self.leash.group.signal(Signal::KILL);
+        self.guard.group.signal(Signal::KILL);
     }
 
     /// Reaps the child, once its exit is known.
     pub(crate) fn reap(&mut self) {
         if self.exit().is_some() {
-            self.leash.reap();
+            self.guard.reap();
         }
     }
 }
@@ -176,7 +176,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.input.close();
-        // The number is given up by the reaping that the drop of the leash may do.
+        // The number is given up by the reaping that the drop of the guard may do.
         let _ = self.exit();
     }
 }

@@ -1,13 +1,14 @@
 //! Carries hunts out: many at once over one reading of the table, since reading it is what costs.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::sync::oneshot;
 
-use crate::hunt::{End, Hunt, Step};
+use crate::hunt::{End, Hunt, Step, View};
 use crate::ledger::Record;
 use crate::pidfd::Pidfd;
 use crate::scope::{HostTag, Tag, Target};
@@ -17,6 +18,11 @@ use crate::table::{self, Entry, Key, Scan};
 const CHASE: Duration = Duration::from_millis(15);
 /// Between two looks, when all that can be done is to wait for the kernel.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest that a hunt may take, whatever was asked for.
+const LONGEST: Duration = Duration::from_hours(24);
+/// How many descriptors are kept for looking.
+const RESERVE: usize = 3;
 
 /// What is to be ended.
 #[derive(Debug)]
@@ -30,22 +36,22 @@ pub(crate) struct Order {
     pub(crate) since: u64,
     pub(crate) budget: Duration,
     /// Nobody waits where a child was dropped.
-    pub(crate) reply: Option<oneshot::Sender<Bag>>,
+    pub(crate) reply: Option<oneshot::Sender<SweepReport>>,
     /// Of such a child, until it is gone.
     pub(crate) record: Option<Record>,
 }
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bag {
+pub(crate) struct SweepReport {
     /// How many were found alive, at one time or another.
     pub(crate) ended: u32,
     /// How many of them were outside the group.
     pub(crate) escaped: u32,
     /// Who is alive still.
     pub(crate) left: Vec<u32>,
-    /// Nobody is seen, yet they come and go.
-    pub(crate) restless: bool,
+    /// Nobody is seen, and that is no proof that nobody is there.
+    pub(crate) unknown: bool,
 }
 
 #[derive(Debug)]
@@ -81,11 +87,12 @@ pub(crate) struct Sweep {
     active: Vec<Active>,
     /// Whether this process bears a tag, so that all it starts bears the same.
     nested: bool,
+    reserve: Vec<File>,
 }
 
 impl Sweep {
     pub(crate) fn new(nested: bool) -> Self {
-        Self { active: Vec::new(), nested }
+        Self { active: Vec::new(), nested, reserve: Vec::new() }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -93,7 +100,7 @@ impl Sweep {
     }
 
     pub(crate) fn begin(&mut self, order: Order) {
-        let hunt = Hunt::new(Instant::now(), order.budget);
+        let hunt = Hunt::new(Instant::now(), order.budget.min(LONGEST));
         self.active.push(Active {
             order,
             hunt,
@@ -105,19 +112,33 @@ impl Sweep {
 
     /// One look at the table, and what follows from it for each hunt. Blocks for some milliseconds.
     pub(crate) fn round(&mut self) {
-        let Some(scan) = table::scan() else {
+        if cfg!(not(target_os = "linux")) {
             // No table, no hunt: the group was signalled, and that is all that can be done.
             for hunt in self.active.drain(..) {
                 hunt.reply(End::Gone);
             }
             return;
+        }
+        // Where the host has used up its descriptors, these are ours to look with.
+        self.reserve.clear();
+        let (scan, mut view) = match table::scan() {
+            Ok(scan) if scan.complete => (scan, View::Complete),
+            Ok(scan) => (scan, View::Crowded),
+            Err(error) => {
+                tracing::warn!(%error, "the table of processes cannot be read");
+                (Scan::default(), View::Blind)
+            }
         };
         let found = self.assign(&scan);
+        if self.reap_orphans(&scan) && view == View::Complete {
+            // Whoever ended just now may have left more of them.
+            view = View::Crowded;
+        }
         let now = Instant::now();
-        let (mut chase, mut waits) = (false, true);
+        let (mut chase, mut waits) = (false, view != View::Complete);
         for (mut active, seen) in std::mem::take(&mut self.active).into_iter().zip(found) {
-            let step = active.see(&seen, scan.complete, now);
-            waits &= step == Step::Kill;
+            let step = active.see(&seen, view, now);
+            waits |= step == Step::Kill;
             match step {
                 Step::Done(end) => {
                     active.reply(end);
@@ -133,6 +154,7 @@ impl Sweep {
             }
             self.active.push(active);
         }
+        self.reserve.extend((0..RESERVE).map_while(|_| File::open("/dev/null").ok()));
         if chase {
             self.chase();
         } else if waits && !self.active.is_empty() {
@@ -181,6 +203,30 @@ impl Sweep {
         found.into_iter().map(|found| found.into_values().collect()).collect()
     }
 
+    /// Where this process takes in orphans, as the first one of a container does, those that were ended are its to reap.
+    /// The children themselves are not: whoever holds them does it.
+    fn reap_orphans(&self, scan: &Scan) -> bool {
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        let known = self.known();
+        let mut reaped = false;
+        for entry in scan.entries.iter().filter(|entry| entry.parent == me && !entry.alive) {
+            let mut hunts = known.keys.get(&entry.key).into_iter().flatten().copied().collect::<Vec<_>>();
+            for tag in self.marks(entry) {
+                hunts.extend(known.tags.get(&tag).into_iter().chain(known.hosts.get(&tag.host())).flatten());
+            }
+            let orphan = hunts.iter().any(|at| {
+                let order = &self.active[*at].order;
+                order.root.is_some_and(|root| root != entry.key && entry.key.start >= order.since)
+            });
+            if let (true, Some(pid)) = (orphan, Pid::from_raw(entry.key.id)) {
+                // An error says that somebody else has reaped it.
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                reaped |= matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)));
+            }
+        }
+        reaped
+    }
+
     /// By what a process is known to belong to which hunts.
     fn known(&self) -> Known {
         let mut known = Known::default();
@@ -207,10 +253,10 @@ impl Sweep {
     /// Looks at each process that is newly made, for a while, and kills those that are ours.
     fn chase(&mut self) {
         let end = Instant::now() + CHASE;
-        let mut seen = table::newest().unwrap_or_default();
+        let mut seen = newest();
         let mut caught = vec![0; self.active.len()];
         while Instant::now() < end {
-            let newest = table::newest().unwrap_or_default();
+            let newest = newest();
             if newest == seen {
                 std::thread::yield_now();
                 continue;
@@ -242,16 +288,20 @@ impl Sweep {
     }
 }
 
+fn newest() -> i32 {
+    table::newest().ok().flatten().unwrap_or_default()
+}
+
 impl Active {
-    fn see(&mut self, seen: &[Entry], complete: bool, now: Instant) -> Step {
+    fn see(&mut self, seen: &[Entry], view: View, now: Instant) -> Step {
         for entry in seen {
             if self.members.contains_key(&entry.key) {
                 continue;
             }
             let pidfd = match Pidfd::open(entry.key.id) {
                 Ok(pidfd) => Some(pidfd),
-                // The number of a thread: its process has an entry as well.
-                Err(Errno::INVAL) => continue,
+                // Gone, or the number of a thread, whose process has an entry as well.
+                Err(Errno::INVAL | Errno::NOENT | Errno::SRCH) => continue,
                 Err(_) => None,
             };
             // What the descriptor pins must be what was read.
@@ -262,10 +312,11 @@ impl Active {
                 }
             }
         }
-        self.alive = seen.iter().map(|entry| entry.key).collect();
+        let seen = seen.iter().map(|entry| entry.key);
+        self.alive = seen.filter(|key| self.members.contains_key(key)).collect();
         let refused = |key: &Key| self.members.get(key).is_some_and(|member| member.refused);
         let signalled = self.alive.iter().filter(|key| !refused(key)).copied();
-        self.hunt.see(signalled, complete, now)
+        self.hunt.see(signalled, view, now)
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -280,27 +331,27 @@ impl Active {
     }
 
     fn reply(self, end: End) {
-        let left = if end == End::Restless {
+        let left = if end == End::Unknown {
             Vec::new()
         } else {
             self.alive.iter().filter_map(|key| u32::try_from(key.id).ok()).collect()
         };
-        let bag = Bag {
+        let report = SweepReport {
             ended: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
             escaped: u32::try_from(self.escaped.len()).unwrap_or(u32::MAX),
             left,
-            restless: end == End::Restless,
+            unknown: end == End::Unknown,
         };
-        if bag != Bag::default() {
-            tracing::debug!(target = ?self.order.target, ?bag, "descendants that had left the group were ended");
+        if report != SweepReport::default() {
+            tracing::debug!(target = ?self.order.target, ?report, "descendants were found");
         }
-        if let (Some(record), false) = (self.order.record, bag.left.is_empty() && !bag.restless) {
+        if let (Some(record), false) = (self.order.record, report.left.is_empty() && !report.unknown) {
             // The next host may be luckier.
             record.keep();
         }
         if let Some(reply) = self.order.reply {
             // An error says that nobody waits any more.
-            let _ = reply.send(bag);
+            let _ = reply.send(report);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The system's table of processes, as far as `/proc` shows it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::scope::{Tag, tags_in};
 
@@ -40,54 +42,70 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// How long what is made while the table is read is followed.
 const FOLLOWED: Duration = Duration::from_millis(10);
 
-/// Reads it all; `None` where there is no `/proc` to trust.
+/// Reads it all.
 ///
 /// Numbers are given in turn, so whoever is made while it is read has one above the newest of before: those are read until
-/// there is no newer one, and who forks and ends in the meantime cannot slip through. A reading in which the numbers begin
-/// anew is not complete. A process may be in it twice.
-pub(crate) fn scan() -> Option<Scan> {
-    let me = i32::try_from(std::process::id()).ok()?;
-    let before = newest();
+/// there is no newer one, and who forks and ends in the meantime cannot slip through. (A number that is given and not to be
+/// seen yet belongs to a fork under way, whose parent is there and seen.) A reading in which the numbers begin anew is not
+/// complete. A process may be in it twice.
+///
+/// # Errors
+///
+/// Where it cannot be read, or not wholly: no `/proc`, one that is none, no descriptor left.
+pub(crate) fn scan() -> io::Result<Scan> {
+    let me = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+    let before = newest()?;
     let (mut entries, mut line, mut seen_me) = (Vec::with_capacity(256), Vec::with_capacity(512), false);
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(entry) = read_entry(id, &mut line) {
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(entry) = read_entry(id, &mut line)? {
             seen_me |= id == me;
             entries.push(entry);
         }
     }
-    let complete = before.is_some_and(|before| follow(before, &mut entries, &mut line));
-    seen_me.then_some(Scan { entries, complete })
+    if !seen_me {
+        return Err(io::Error::other("this process is not in /proc"));
+    }
+    let complete = match before {
+        Some(before) => follow(before, &mut entries, &mut line)?,
+        None => false,
+    };
+    Ok(Scan { entries, complete })
 }
 
 /// Reads the processes that were made after the one with this number; false where they come too fast, or the numbers
 /// began anew.
-fn follow(mut read: i32, entries: &mut Vec<Entry>, line: &mut Vec<u8>) -> bool {
+fn follow(mut read: i32, entries: &mut Vec<Entry>, line: &mut Vec<u8>) -> io::Result<bool> {
     let end = Instant::now() + FOLLOWED;
     loop {
-        let Some(newest) = newest().filter(|newest| *newest >= read) else { return false };
+        let Some(newest) = newest()?.filter(|newest| *newest >= read) else { return Ok(false) };
         if newest == read {
-            return true;
+            return Ok(true);
         }
-        // The numbers of threads are among them, and lead to an entry of their process.
-        let made = (read + 1..=newest).filter_map(|id| read_entry(id, line));
-        entries.extend(made);
+        for id in read + 1..=newest {
+            entries.extend(read_entry(id, line)?);
+        }
         read = newest;
         if Instant::now() >= end {
-            return false;
+            return Ok(false);
         }
     }
 }
 
-/// One process; `None` when it is gone.
+/// One process; `None` when it is gone, or cannot be read.
 pub(crate) fn entry(id: i32) -> Option<Entry> {
-    read_entry(id, &mut Vec::with_capacity(512))
+    read_entry(id, &mut Vec::with_capacity(512)).ok().flatten()
 }
 
-fn read_entry(id: i32, line: &mut Vec<u8>) -> Option<Entry> {
+/// `None` when it is gone.
+fn read_entry(id: i32, line: &mut Vec<u8>) -> io::Result<Option<Entry>> {
     line.clear();
-    File::open(format!("/proc/{id}/stat")).ok()?.read_to_end(line).ok()?;
-    parse(id, line)
+    let read = File::open(format!("/proc/{id}/stat")).and_then(|mut file| file.read_to_end(line));
+    match read {
+        Ok(_) => Ok(parse(id, line)),
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The second field, the name, may hold anything, so the others are counted from its end.
@@ -99,13 +117,16 @@ fn parse(id: i32, line: &[u8]) -> Option<Entry> {
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let flags: u64 = fields.nth(3)?.parse().ok()?;
-    let start = fields.nth(12)?.parse().ok()?;
+    let threads: u64 = fields.nth(10)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
     let limit = fields.nth(2)?.parse().ok()?;
+    // A process whose first thread has ended is a zombie to look at, and goes on in its others.
+    let dead = matches!(state, b'Z' | b'X' | b'x') && threads <= 1;
     Some(Entry {
         key: Key { id, start },
         parent,
         group,
-        alive: !matches!(state, b'Z' | b'X' | b'x') && flags & KERNEL_THREAD == 0,
+        alive: !dead && flags & KERNEL_THREAD == 0,
         tag: Tag::from_limit(limit),
     })
 }
@@ -124,9 +145,13 @@ fn tag_of_row(row: &str) -> Option<Tag> {
     Tag::from_limit(values.split_ascii_whitespace().next()?.parse().ok()?)
 }
 
-/// The number of the process that was made last, of the whole system.
-pub(crate) fn newest() -> Option<i32> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+/// The number of the process, or thread, that was made last, of the whole system; `None` where it is not told.
+pub(crate) fn newest() -> io::Result<Option<i32>> {
+    match std::fs::read_to_string("/proc/loadavg") {
+        Ok(line) => Ok(line.split_ascii_whitespace().last().and_then(|number| number.parse().ok())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What tells this boot of the machine from all others.
@@ -149,7 +174,7 @@ mod tests {
     fn a_hostile_name_does_not_confuse_the_reading() {
         let tag = Tags::new(None, None).next();
         let line = |name: &str, state: char, limit: u64| {
-            format!("7 ({name}) {state} 3 77 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {} 9 10 {limit} 1", 4711)
+            format!("7 ({name}) {state} 3 77 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 10 {limit} 1")
         };
         let read = |line: &str| parse(7, line.as_bytes());
         let entry = read(&line("a) Z 1 2 (b)", 'S', tag.as_limit())).unwrap();
@@ -157,6 +182,8 @@ mod tests {
         assert_eq!(entry.tag, Some(tag));
         let entry = read(&line("sh", 'Z', u64::MAX)).unwrap();
         assert_eq!((entry.alive, entry.tag), (false, None));
+        let headless = line("sh", 'Z', u64::MAX).replace(" 20 0 1 0 ", " 20 0 2 0 ");
+        assert!(read(&headless).unwrap().alive, "its first thread has ended, another goes on");
         assert_eq!(read(""), None);
         assert_eq!(read("7 (sh) S 3"), None);
     }

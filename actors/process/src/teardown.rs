@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::exit::Exit;
 use crate::process::Process;
 use crate::stdout::Stdout;
-use crate::sweep::Bag;
+use crate::sweep::SweepReport;
 
 /// How long what a child leaves behind in its group may take to follow it by itself.
 const STRAGGLERS: Duration = Duration::from_millis(100);
@@ -20,6 +20,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long after its bound a search may still answer.
 const OVERTIME: Duration = Duration::from_millis(500);
+
+/// The longest that a step may take, whatever was asked for.
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// From this pause on, a look also tells zombies from the living.
 const THOROUGH_FROM: Duration = Duration::from_millis(8);
@@ -129,10 +132,14 @@ impl Process {
             teardown = self.descend(ladder) => teardown,
             never = discard => match never {},
         };
+        if self.guard.is_reaped() {
+            // Nothing pins the number any more.
+            self.guard.group.forget();
+        }
         match &teardown {
             Teardown::Gone { stage, exit, escaped } => {
                 tracing::debug!(pid = self.id(), ?stage, %exit, escaped, "a child process is gone");
-                self.leash.set_gone();
+                self.guard.set_gone();
             }
             Teardown::Leaked { members, .. } => {
                 tracing::warn!(pid = self.id(), ?members, "a child process could not be ended in time");
@@ -146,6 +153,10 @@ impl Process {
         let exited = self.exit().is_some();
         // Who closed it is all the same: what is left of the patience counts from then.
         let patience = self.input.close().map(|closed| ladder.eof.saturating_sub(closed.elapsed()));
+        if self.exit() == Some(Exit::Unknown) {
+            // Somebody else has reaped it, so nothing pins the number.
+            self.guard.group.forget();
+        }
         let steps = [
             (Stage::Exited, exited.then_some(Duration::ZERO)),
             (Stage::Eof, patience.filter(|left| !left.is_zero())),
@@ -155,9 +166,9 @@ impl Process {
             let Some(bound) = bound else { continue };
             tracing::debug!(pid = self.id(), ?stage, ?bound, "teardown of a child process");
             if stage == Stage::Term {
-                self.leash.group.signal(Signal::TERM);
+                self.guard.group.signal(Signal::TERM);
                 // A stopped process would not hear of it until somebody continued it.
-                self.leash.group.signal(Signal::CONT);
+                self.guard.group.signal(Signal::CONT);
             }
             if self.gone_within(stage, bound).await {
                 return self.sweep(stage, ladder.kill).await;
@@ -169,22 +180,23 @@ impl Process {
 
     /// Ends what is left, in the group and out of it, and waits for it.
     async fn sweep(&mut self, stage: Stage, bound: Duration) -> Teardown {
+        let bound = bound.min(LONGEST);
         let end = Instant::now() + bound;
-        let hunt = self.leash.hunt(bound);
+        let sweep = self.guard.sweep(bound);
         if stage == Stage::Kill {
-            self.leash.group.signal(Signal::KILL);
+            self.guard.group.signal(Signal::KILL);
         }
         // It keeps to the bound by itself; a thread that gets no time to run must not hold us up.
-        let bag = timeout_at(end + OVERTIME, hunt).await.ok().and_then(Result::ok);
+        let report = timeout_at(end + OVERTIME, sweep).await.ok().and_then(Result::ok);
         let group_gone = stage < Stage::Kill || self.gone_within(stage, end - Instant::now()).await;
-        let bag = bag.unwrap_or_else(|| Bag { restless: true, ..Bag::default() });
+        let report = report.unwrap_or_else(|| SweepReport { unknown: true, ..SweepReport::default() });
         match self.exit() {
-            Some(exit) if group_gone && bag.left.is_empty() && !bag.restless => {
-                Teardown::Gone { stage, exit, escaped: bag.escaped }
+            Some(exit) if group_gone && report.left.is_empty() && !report.unknown => {
+                Teardown::Gone { stage, exit, escaped: report.escaped }
             }
             exit => {
-                let mut members = self.leash.group.members().unwrap_or_default();
-                members.extend(bag.left);
+                let mut members = self.guard.group.members().unwrap_or_default();
+                members.extend(report.left);
                 members.sort_unstable();
                 members.dedup();
                 Teardown::Leaked { pid: self.id(), members, exit }
@@ -194,18 +206,21 @@ impl Process {
 
     /// Waits until the child is reaped and its group empty; false when `bound` is over before that.
     async fn gone_within(&mut self, stage: Stage, bound: Duration) -> bool {
-        let mut end = Instant::now() + bound;
+        let mut end = Instant::now() + bound.min(LONGEST);
         if self.exit().is_none() && timeout_at(end, self.wait()).await.is_err() {
             return false;
+        }
+        if self.exit() == Some(Exit::Unknown) {
+            self.guard.group.forget();
         }
         self.reap();
         if stage < Stage::Term {
             end = Instant::now() + STRAGGLERS;
         }
         let mut pause = FIRST_PAUSE;
-        while !self.leash.group.is_empty(pause >= THOROUGH_FROM) {
+        while !self.guard.group.is_empty(pause >= THOROUGH_FROM) {
             if Instant::now() >= end {
-                return self.leash.group.is_empty(true);
+                return self.guard.group.is_empty(true);
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -1,10 +1,8 @@
 //! What is left when the host is killed: a shell that waits for the end of its stdin, and then ends every process that
-//! bears a tag of the host.
+//! bears a tag of the host. A host may have a program of its own do the same: see [`Guardian`].
 //!
-//! A host may have a program of its own do the same: see [`Guardian`].
-//!
-//! It has no tag itself, an environment of its own, no descriptor but the lifeline, and is deaf to what a terminal
-//! sends. The host's end closes the lifeline, however it comes; a farewell makes it leave without looking.
+//! It has no tag itself, an environment of its own, no descriptor but its stdio, and is deaf to what a terminal sends.
+//! The host's end closes the lifeline, however it comes; a farewell makes it leave without looking.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -21,6 +19,11 @@ const SCRIPT: &str = include_str!("watchdog.sh");
 /// How long after the farewell it may take to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A watchdog that ends sooner by itself cannot work here.
+const SHORT_LIFE: Duration = Duration::from_secs(5);
+/// After so many of them in a row no other is tried.
+const SHORT_LIVES: u32 = 3;
+
 /// A program that does it in place of the shell, and calls [`guard`](crate::guard).
 #[derive(Debug, Clone)]
 pub(crate) struct Guardian {
@@ -28,20 +31,89 @@ pub(crate) struct Guardian {
     pub(crate) args: Vec<OsString>,
 }
 
+/// Sees to it that there is a watchdog.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    host: HostTag,
+    /// Since when the host may have children.
+    since: u64,
+    guardian: Option<Guardian>,
+    watchdog: Option<Watchdog>,
+    short_lives: u32,
+}
+
+impl Watch {
+    pub(crate) fn new(host: HostTag, since: u64) -> Self {
+        Self { host, since, guardian: None, watchdog: None, short_lives: 0 }
+    }
+
+    pub(crate) fn set_guardian(&mut self, guardian: Guardian) {
+        self.guardian = Some(guardian);
+    }
+
+    pub(crate) fn id(&mut self) -> Option<u32> {
+        self.watchdog.as_mut().and_then(|watchdog| watchdog.is_alive().then(|| watchdog.shell.id()))
+    }
+
+    /// Starts one where there is none, or where it has been killed. Elsewhere than on Linux there is nothing that it
+    /// could find the descendants by.
+    pub(crate) fn ensure(&mut self) {
+        if let Some(watchdog) = &mut self.watchdog {
+            if watchdog.is_alive() {
+                return;
+            }
+            let short = watchdog.started.elapsed() < SHORT_LIFE;
+            self.short_lives = if short { self.short_lives + 1 } else { 0 };
+            self.watchdog = None;
+            if self.short_lives == SHORT_LIVES {
+                tracing::warn!("watchdogs end as soon as they are started: {WITHOUT}");
+            }
+        }
+        if cfg!(not(target_os = "linux")) || self.short_lives >= SHORT_LIVES {
+            return;
+        }
+        let mut started = Watchdog::start(self.host, self.since, self.guardian.as_ref());
+        if let (Some(_), Err(error)) = (&self.guardian, &started) {
+            tracing::warn!(%error, "the guardian cannot be started; a shell takes its place");
+            started = Watchdog::start(self.host, self.since, None);
+        }
+        match started {
+            Ok(watchdog) => self.watchdog = Some(watchdog),
+            Err(error) => tracing::warn!(%error, "no watchdog can be started: {WITHOUT}"),
+        }
+    }
+
+    /// As [`ensure`](Self::ensure), where there was one.
+    pub(crate) fn ensure_again(&mut self) {
+        if self.watchdog.is_some() {
+            self.ensure();
+        }
+    }
+
+    /// Lets it go, and waits for that, not for long. Blocks.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
+        }
+    }
+}
+
+const WITHOUT: &str = "children outlive this process if it is killed";
+
 #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
 fn new(program: impl AsRef<OsStr>) -> Command {
     Command::new(program)
 }
 
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+struct Watchdog {
     shell: Child,
     lifeline: Option<ChildStdin>,
+    started: Instant,
 }
 
 impl Watchdog {
-    /// Starts it for the children of `host`, which has any since then.
-    pub(crate) fn start(host: HostTag, since: u64, guardian: Option<&Guardian>) -> io::Result<Self> {
+    fn start(host: HostTag, since: u64, guardian: Option<&Guardian>) -> io::Result<Self> {
         let mut command = if let Some(guardian) = guardian {
             let mut command = new(&guardian.program);
             command.args(&guardian.args).arg(guardian::scope(host, since));
@@ -60,23 +132,18 @@ impl Watchdog {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        launch::aside(&mut command);
+        launch::detached(&mut command);
         let mut shell = command.spawn()?;
         let lifeline = shell.stdin.take();
-        Ok(Self { shell, lifeline })
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.shell.id()
+        Ok(Self { shell, lifeline, started: Instant::now() })
     }
 
     /// Whether it is there still. An error says that somebody else has taken note of its end.
-    pub(crate) fn is_alive(&mut self) -> bool {
+    fn is_alive(&mut self) -> bool {
         matches!(self.shell.try_wait(), Ok(None))
     }
 
-    /// Lets it go, and waits for that, not for long. Blocks.
-    pub(crate) fn dismiss(mut self) {
+    fn dismiss(mut self) {
         if let Some(mut lifeline) = self.lifeline.take() {
             // An error says that it is gone already.
             let _ = lifeline.write_all(b"bye\n");

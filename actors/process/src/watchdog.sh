@@ -1,9 +1,11 @@
 # Outlives its host by a moment. $1: the first twelve digits of the tags of all that the host started.
 # Stdin is the host's lifeline: a line is a farewell, an end without one is the host's death. The signals of a terminal are
 # ignored from the start.
+command -v grep >/dev/null || exit 127
 if read -r farewell; then exit 0; fi
 
-# Sets $found to those that bear a tag of the host and are no zombies.
+# Sets $found to those that bear a tag of the host and are not dead. A process whose first thread has ended is a zombie to
+# look at, and goes on in its others.
 look() {
   bearers=$(
     grep -lE "^Max (file locks|resident set) +$1[0-9]{7} " /proc/[0-9]*/limits 2>/dev/null
@@ -15,11 +17,18 @@ look() {
     id=${id%%/*}
     [ "$id" = $$ ] && continue
     case " $found " in *" $id "*) continue ;; esac
-    state=
+    state= threads=
     while read -r key value _; do
-      case $key in State:) state=$value; break ;; esac
+      case $key in
+        State:) state=$value ;;
+        Threads:) threads=$value; break ;;
+      esac
     done 2>/dev/null < "/proc/$id/status"
-    case $state in Z | X | "") ;; *) found="$found $id" ;; esac
+    case $state in
+      "") ;;
+      Z | X) [ "${threads:-1}" -gt 1 ] && found="$found $id" ;;
+      *) found="$found $id" ;;
+    esac
   done
 }
 

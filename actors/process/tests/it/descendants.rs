@@ -5,7 +5,7 @@ use std::time::Duration;
 use subagents_process::{Command, Ladder, Process, Stage, Teardown};
 use tokio::time::timeout;
 
-use crate::support::{Marker, PATIENCE, first_line, sh, until};
+use crate::support::{Marker, PATIENCE, alone, first_line, sh, until};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -78,6 +78,9 @@ fn a_drop_after_the_runtime_ends_them_too() {
 
 #[tokio::test]
 async fn neither_siblings_nor_strangers_are_touched() {
+    if !alone("descendants::neither_siblings_nor_strangers_are_touched") {
+        return;
+    }
     let (ours, siblings, strangers) = (Marker::fresh(), Marker::fresh(), Marker::fresh());
     let mut process = started(ESCAPES[1].1, &ours).await;
     let mut sibling = started(ESCAPES[1].1, &siblings).await;
@@ -143,4 +146,115 @@ async fn the_tag_is_in_the_limits_and_in_the_environment() {
     // Bash counts in KiB.
     assert_eq!(lines[0], (tag / 1024).to_string());
     assert_eq!(lines[1].split_whitespace().nth(3), Some(lines[2]));
+}
+
+/// Ends its first thread and goes on in another: a zombie to look at.
+const HEADLESS: &str = r#"
+    #define _GNU_SOURCE
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static void *nap(void *unused) { sleep(300); return unused; }
+    int main(void) {
+        pthread_t thread;
+        setsid();
+        pthread_create(&thread, 0, nap, 0);
+        printf("%d\n", getpid());
+        fflush(stdout);
+        syscall(SYS_exit, 0);
+    }"#;
+
+/// Compiled by what Rust links with.
+fn headless(folder: &std::path::Path) -> std::path::PathBuf {
+    let (source, program) = (folder.join("headless.c"), folder.join("headless"));
+    std::fs::write(&source, HEADLESS).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "it makes what is tested")]
+    let made = std::process::Command::new("cc").arg("-pthread").arg("-o").arg(&program).arg(&source).status();
+    assert!(made.unwrap().success());
+    program
+}
+
+#[tokio::test]
+async fn a_descendant_whose_first_thread_has_ended_is_none_the_less_alive_and_ended() {
+    let temp = tempfile::tempdir().unwrap();
+    let program = headless(temp.path());
+    let threads = |id: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+        threads.map_or(0, |threads| threads.trim().parse::<u32>().unwrap())
+    };
+    let start = async || {
+        let mut process = Command::new("sh", "/")
+            .args(["-c", "\"$0\" & read x"])
+            .arg(&program)
+            .stdin_piped()
+            .spawn()
+            .unwrap();
+        let (id, _lines) = first_line(&mut process).await;
+        until("its first thread has ended", || crate::support::state(id.parse().unwrap()) == Some('Z'));
+        assert_eq!(threads(&id), 2);
+        (process, id)
+    };
+    let (mut process, id) = start().await;
+    let Teardown::Gone { escaped, .. } = process.terminate(Ladder::default()).await else { panic!() };
+    assert_eq!(escaped, 1);
+    assert!(threads(&id) < 2, "it goes on");
+    let (process, id) = start().await;
+    drop(process);
+    until("it is ended", || threads(&id) < 2);
+}
+
+#[tokio::test]
+async fn a_host_that_takes_in_orphans_keeps_no_zombie_of_them() {
+    if !alone("descendants::a_host_that_takes_in_orphans_keeps_no_zombie_of_them") {
+        return;
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    // Somebody else's zombie, which is not ours to reap.
+    #[expect(clippy::disallowed_methods, reason = "a stranger is started by somebody else")]
+    let mut other = std::process::Command::new("true").spawn().unwrap();
+    until("it has ended", || crate::support::state(other.id()) == Some('Z'));
+    for (what, script) in ESCAPES {
+        let marker = Marker::fresh();
+        let mut process = started(script, &marker).await;
+        until(what, || !marker.outside(process.id()).is_empty());
+        let teardown = process.terminate(Ladder::default()).await;
+        assert!(!teardown.is_leaked(), "{what}: {teardown:?}");
+        assert_eq!(zombies(), [other.id()], "{what}");
+    }
+    assert!(other.wait().unwrap().success());
+}
+
+/// Children of this process that nobody has waited for.
+fn zombies() -> Vec<u32> {
+    let me = std::process::id().to_string();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(&format!("Z {me} ")))
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn who_cannot_look_does_not_say_that_nobody_is_left() {
+    if !alone("descendants::who_cannot_look_does_not_say_that_nobody_is_left") {
+        return;
+    }
+    let marker = Marker::fresh();
+    let mut process = started(ESCAPES[1].1, &marker).await;
+    until("it has escaped", || !marker.outside(process.id()).is_empty());
+    // No descriptor is left to read the table with, nor one in reserve.
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let before = limit;
+    limit.current = Some(0);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let teardown = process.terminate(Ladder::new(SHORT, SHORT, Duration::from_millis(300))).await;
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, before).unwrap();
+    assert!(teardown.is_leaked(), "{teardown:?}");
+    assert!(!marker.alive().is_empty());
+    assert!(!process.terminate(Ladder::default()).await.is_leaked());
+    assert_eq!(marker.alive(), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use subagents_process::Process;
 
-use crate::support::{alive, first_line, group_gone, sh, state, until};
+use crate::support::{alive, alone, first_line, group_gone, sh, state, until};
 
 /// A child with a grandchild in its group, both deaf to everything that can be ignored.
 async fn family() -> (Process, u32) {
@@ -30,6 +30,9 @@ async fn a_drop_kills_the_whole_group_and_it_is_reaped() {
 
 #[tokio::test]
 async fn what_was_dropped_is_gone_when_the_host_is_idle() {
+    if !alone("drops::what_was_dropped_is_gone_when_the_host_is_idle") {
+        return;
+    }
     let host = subagents_process::Host::current().unwrap();
     let (process, grandchild) = family().await;
     let id = process.id();

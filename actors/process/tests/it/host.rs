@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use subagents_process::{Command, Host, Ledger};
 
-use crate::support::{Marker, PATIENCE, alive, first_line, until};
+use crate::support::{Marker, PATIENCE, alive, alone, first_line, until};
 
 /// Says to this test program that it is the host of another test.
 const ROLE: &str = "HOST_OF_A_TEST";
@@ -134,6 +134,29 @@ fn a_watchdog_that_was_killed_is_replaced_with_the_next_child() {
 }
 
 #[test]
+fn a_watchdog_that_was_killed_is_replaced_while_there_are_children() {
+    let marker = Marker::fresh();
+    let (mut child, first, _lines) = host("waits", &marker);
+    kill_process(pid(first), Signal::KILL).unwrap();
+    until("it is dead", || !alive(first));
+    let command_line = |id: u32| std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let below = |id: u32| {
+        std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| {
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(&child.id().to_string()))
+        })
+    };
+    until("another is there", || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        ids.any(|id| id != first && below(id) && command_line(id).contains("subagents-watchdog"))
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("nobody is left", || marker.alive().is_empty());
+}
+
+#[test]
 fn signals_of_a_terminal_do_not_end_the_watchdog() {
     let marker = Marker::fresh();
     let (mut child, watchdog, _lines) = host("waits", &marker);
@@ -147,6 +170,9 @@ fn signals_of_a_terminal_do_not_end_the_watchdog() {
 
 #[tokio::test]
 async fn the_watchdog_goes_with_the_last_who_needs_it_and_leaves_no_zombie() {
+    if !alone("host::the_watchdog_goes_with_the_last_who_needs_it_and_leaves_no_zombie") {
+        return;
+    }
     // What a host was given, and whatever it starts inherits.
     let given = tempfile::tempfile().unwrap();
     rustix::io::fcntl_setfd(&given, rustix::io::FdFlags::empty()).unwrap();

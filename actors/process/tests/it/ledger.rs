@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use subagents_process::{Command, Ladder, Ledger};
 
 use crate::host::{host_with_ledger, pid};
-use crate::support::{Marker, alive, until};
+use crate::support::{Marker, alive, alone, until};
 
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
@@ -25,6 +25,9 @@ fn files(folder: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn c01_what_a_host_and_its_watchdog_could_not_end_is_ended_by_the_next_host_and_told() {
+    if !alone("ledger::c01_what_a_host_and_its_watchdog_could_not_end_is_ended_by_the_next_host_and_told") {
+        return;
+    }
     let temp = tempfile::tempdir().unwrap();
     let (dead, living) = (Marker::fresh(), Marker::fresh());
     let (mut child, watchdog, _lines) = host_with_ledger("waits", &dead, Some(temp.path()));
@@ -62,6 +65,9 @@ async fn c01_what_a_host_and_its_watchdog_could_not_end_is_ended_by_the_next_hos
 
 #[tokio::test]
 async fn a_child_is_recorded_until_it_is_gone_and_a_second_ledger_is_refused() {
+    if !alone("ledger::a_child_is_recorded_until_it_is_gone_and_a_second_ledger_is_refused") {
+        return;
+    }
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("a").join("b");
     let ledger = Ledger::open(&folder).unwrap();
@@ -77,10 +83,48 @@ async fn a_child_is_recorded_until_it_is_gone_and_a_second_ledger_is_refused() {
     drop(ledger);
     assert_eq!(files(&folder), [""; 0]);
     drop(Ledger::open(&folder).unwrap());
+
+    // Closed while a child is recorded, and opened again: it is the same one still.
+    let ledger = Ledger::open(&folder).unwrap();
+    let kept = Command::new("sleep", "/").arg("1000").spawn().unwrap();
+    drop(ledger);
+    assert_eq!(files(&folder).len(), 2, "its record stays");
+    let unrecorded = Command::new("sleep", "/").arg("1000").spawn().unwrap();
+    assert_eq!(files(&folder).len(), 2);
+    let ledger = Ledger::open(&folder).unwrap();
+    let recorded = Command::new("sleep", "/").arg("1000").spawn().unwrap();
+    assert_eq!(files(&folder).len(), 3);
+    drop((kept, unrecorded, recorded));
+    until("they are gone", || files(&folder).len() == 1);
+    drop(ledger);
+    assert_eq!(files(&folder), [""; 0]);
+}
+
+#[tokio::test]
+async fn one_dead_host_whose_folder_cannot_be_removed_keeps_no_other_from_being_told() {
+    if !alone("ledger::one_dead_host_whose_folder_cannot_be_removed_keeps_no_other_from_being_told") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    for host in ["200000000001", "200000000002"] {
+        let old = temp.path().join(host);
+        // In the way of the removal, as a file that a network file system keeps would be.
+        fs::create_dir_all(old.join("stray")).unwrap();
+        fs::write(old.join("host.json"), r#"{"boot":"another","pid":1,"start":1}"#).unwrap();
+        let child = r#"{"pid":1,"program":"/bin/x","note":null,"started_ms":1000}"#;
+        fs::write(old.join(format!("{host}0000001.json")), child).unwrap();
+    }
+    let ledger = Ledger::open(temp.path()).unwrap();
+    let reaped = ledger.reap().await.unwrap();
+    assert_eq!((reaped.interrupted.len(), reaped.faults.len()), (2, 2), "{reaped:?}");
+    assert!(reaped.faults[0].contains("cannot be removed"), "{reaped:?}");
 }
 
 #[tokio::test]
 async fn an_unwritable_ledger_is_a_clear_error_and_the_children_run_all_the_same() {
+    if !alone("ledger::an_unwritable_ledger_is_a_clear_error_and_the_children_run_all_the_same") {
+        return;
+    }
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("file");
     fs::write(&file, "").unwrap();
@@ -102,6 +146,9 @@ async fn an_unwritable_ledger_is_a_clear_error_and_the_children_run_all_the_same
 
 #[tokio::test]
 async fn records_of_another_boot_and_torn_ones_are_told_and_nobody_is_signalled() {
+    if !alone("ledger::records_of_another_boot_and_torn_ones_are_told_and_nobody_is_signalled") {
+        return;
+    }
     let temp = tempfile::tempdir().unwrap();
     // A process whose number stands in the records, and is none of theirs.
     let mut innocent = Command::new("sleep", "/").arg("1000").spawn().unwrap();

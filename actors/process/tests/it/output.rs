@@ -5,7 +5,7 @@ use std::time::Duration;
 use subagents_process::{Exit, FrameError, Ladder, StdinError};
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, first_line, read_all, sh};
+use crate::support::{PATIENCE, alone, first_line, read_all, sh};
 
 #[tokio::test]
 async fn what_goes_in_comes_out() {
@@ -84,6 +84,9 @@ async fn a_teardown_ends_a_write_that_waits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d10_a_long_line_is_whole_one_over_the_limit_is_an_error_and_an_endless_one_is_flat() {
+    if !alone("output::d10_a_long_line_is_whole_one_over_the_limit_is_an_error_and_an_endless_one_is_flat") {
+        return;
+    }
     let lines = |script: &str, limit| {
         let mut process = sh(script).spawn().unwrap();
         let lines = process.take_stdout().unwrap().into_lines(limit);

@@ -70,6 +70,24 @@ pub(crate) async fn read_all(process: &mut Process) -> Vec<u8> {
     all
 }
 
+/// Whether this is a process for the test of this name alone; where it is not, one is started, and the test holds if it
+/// does there. For what concerns all children of a process.
+pub(crate) fn alone(test: &str) -> bool {
+    const VARIABLE: &str = "ALONE_IN_ITS_PROCESS";
+    if std::env::var(VARIABLE).is_ok_and(|alone| alone == test) {
+        return true;
+    }
+    #[expect(clippy::disallowed_methods, reason = "it is this test program")]
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(VARIABLE, test)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
 /// A word in the arguments of whoever it concerns, which nothing that is tested looks at.
 #[derive(Debug)]
 pub(crate) struct Marker(String);

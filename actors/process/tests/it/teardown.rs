@@ -100,7 +100,7 @@ async fn a_teardown_that_is_dropped_can_be_taken_up_again() {
     let (_, _lines) = first_line(&mut process).await;
     let cut = tokio::time::timeout(SHORT, process.terminate(Ladder::new(LONG, LONG, LONG))).await;
     assert!(cut.is_err());
-    let teardown = process.terminate(Ladder::new(LONG, SHORT, LONG)).await;
+    let teardown = process.terminate(Ladder::new(SHORT, SHORT, LONG)).await;
     assert_eq!(stage(&teardown).0, Stage::Kill);
 }
 
@@ -116,4 +116,12 @@ async fn a_teardown_without_time_is_bounded_and_says_what_is_left() {
         assert_eq!(pid, process.id());
         assert!(!process.terminate(Ladder::default()).await.is_leaked());
     }
+}
+
+#[tokio::test]
+async fn patience_without_end_is_no_fault() {
+    let mut process = sh("trap '' TERM; echo ready; read x; exit 3").spawn().unwrap();
+    let (_, _lines) = first_line(&mut process).await;
+    let ladder = Ladder::new(Duration::MAX, Duration::MAX, Duration::MAX);
+    assert_eq!(stage(&process.terminate(ladder).await), (Stage::Eof, Exit::Code(3)));
 }

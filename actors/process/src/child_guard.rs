@@ -8,25 +8,25 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot;
 
-use crate::exit;
+use crate::exit::{self, Exit};
 use crate::group::Group;
 use crate::ledger::Record;
+use crate::reaper::Reaper;
 use crate::scope::{Tag, Target};
-use crate::sweep::{Bag, Order};
+use crate::sweep::{Order, SweepReport};
 use crate::table::{self, Key};
-use crate::warden::Warden;
 
-/// How long what a dropped child leaves is hunted.
+/// How long what a dropped child leaves is swept.
 const BUDGET: Duration = Duration::from_secs(5);
 
 /// A child, its group, and its tag. Dropping it kills them all, unless they are known to be gone.
 #[derive(Debug)]
-pub(crate) struct Leash {
+pub(crate) struct ChildGuard {
     pub(crate) group: Group,
     /// Taken by the reaping.
     child: Option<Child>,
     pid: Pid,
-    warden: Arc<Warden>,
+    reaper: Arc<Reaper>,
     tag: Tag,
     /// None where the system has no table of processes.
     root: Option<Key>,
@@ -36,17 +36,17 @@ pub(crate) struct Leash {
     gone: bool,
 }
 
-impl Leash {
+impl ChildGuard {
     /// Of a child that was just started. `None` where it has no proper id, which cannot be.
-    pub(crate) fn new(child: Child, warden: Arc<Warden>, tag: Tag) -> Option<Self> {
+    pub(crate) fn new(child: Child, reaper: Arc<Reaper>, tag: Tag) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
         let root = table::entry(pid.as_raw_nonzero().get()).map(|entry| entry.key);
-        warden.add_child();
+        reaper.add_child();
         Some(Self {
             group: Group::new(pid),
             child: Some(child),
             pid,
-            warden,
+            reaper,
             tag,
             root,
             record: None,
@@ -65,7 +65,7 @@ impl Leash {
     /// Records the child in the ledger, where one is kept.
     pub(crate) fn record(&mut self, program: &Path, note: Option<&str>) {
         let id = u32::try_from(self.pid.as_raw_nonzero().get()).unwrap_or_default();
-        self.record = self.warden.page().and_then(|page| page.record(self.tag, id, program, note));
+        self.record = self.reaper.records().and_then(|records| records.record(self.tag, id, program, note));
     }
 
     /// Reaps the child, whose exit is known.
@@ -78,9 +78,13 @@ impl Leash {
         }
     }
 
+    pub(crate) fn is_reaped(&self) -> bool {
+        self.child.is_none()
+    }
+
     /// Ends all that descends from the child, in and out of its group.
-    pub(crate) fn hunt(&self, budget: Duration) -> oneshot::Receiver<Bag> {
-        self.warden.hunted(self.order(budget))
+    pub(crate) fn sweep(&self, budget: Duration) -> oneshot::Receiver<SweepReport> {
+        self.reaper.sweep(self.order(budget))
     }
 
     /// Nothing is left: the drop has nothing to do.
@@ -102,27 +106,31 @@ impl Leash {
     }
 }
 
-impl Drop for Leash {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if !self.gone {
             self.end();
         }
-        self.warden.remove_child();
+        self.reaper.remove_child();
     }
 }
 
-impl Leash {
+impl ChildGuard {
     fn end(&mut self) {
-        // Before reaping, so that the number is still ours.
+        let exit = exit::peek(self.pid);
+        if self.child.is_none() || exit == Some(Exit::Unknown) {
+            // It was reaped, by us or by somebody else, so the number is not pinned.
+            self.group.forget();
+        }
         self.group.signal(Signal::KILL);
         let record = self.record.take();
-        self.warden.hunt(Order { record, ..self.order(BUDGET) });
-        if exit::peek(self.pid).is_some() {
+        self.reaper.order(Order { record, ..self.order(BUDGET) });
+        if exit.is_some() {
             self.reap();
         }
         if let Some(child) = self.child.take() {
             tracing::debug!(pid = child.id(), "killed the group of a dropped child process");
-            self.warden.bury(child);
+            self.reaper.reap_later(child);
         }
     }
 }
