@@ -24,6 +24,9 @@ pub struct ExecChild {
     prompt: Prompt,
     /// Taken by the run.
     answer: Option<Answer>,
+    /// Lent to the run, and given back for the teardown: a program that still has something to say must not find its
+    /// pipe closed.
+    stdout: Option<Stdout>,
 }
 
 /// Never shown.
@@ -36,8 +39,9 @@ impl std::fmt::Debug for Prompt {
 }
 
 impl ExecChild {
-    pub(crate) fn new(process: Process, program: Arc<str>, prompt: String, answer: Answer) -> Self {
-        Self { process, program, prompt: Prompt(prompt), answer: Some(answer) }
+    pub(crate) fn new(mut process: Process, program: Arc<str>, prompt: String, answer: Answer) -> Self {
+        let stdout = process.take_stdout();
+        Self { process, program, prompt: Prompt(prompt), answer: Some(answer), stdout }
     }
 
     /// The program's process id.
@@ -53,7 +57,7 @@ impl ExecChild {
 
 impl Child for ExecChild {
     async fn run(&mut self, cx: RunContext) -> Result<SubagentResult, ResultError> {
-        let (Some(stdout), Some(mut answer)) = (self.process.take_stdout(), self.answer.take()) else {
+        let (Some(stdout), Some(mut answer)) = (&mut self.stdout, self.answer.take()) else {
             return Err(ResultError::wait_failed("the program was run twice"));
         };
         let stdin = self.process.take_stdin();
@@ -69,8 +73,11 @@ impl Child for ExecChild {
             None => Ok(answer.aborted()),
             Some(End::TooMuch) => Ok(answer.too_much(&self.program)),
             Some(End::Exit(exit)) => {
-                let words =
-                    if exit.success() { LastWords::default() } else { self.last_words(last_output).await };
+                let words = if exit.success() {
+                    LastWords::default()
+                } else {
+                    self.last_words(last_output).await.masked(|text| answer.mask(text))
+                };
                 Ok(answer.ended(&self.program, exit, &words))
             }
         }
@@ -79,6 +86,9 @@ impl Child for ExecChild {
     async fn close(mut self, deadline: Instant) -> Closed {
         // A little less than there is, so that a leak can still be told.
         let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.95);
+        if let Some(stdout) = self.stdout.take() {
+            self.process.give_back_stdout(stdout);
+        }
         match self.process.terminate(Ladder::within(left)).await {
             Teardown::Gone { .. } => Closed::Clean,
             Teardown::Leaked { pid, members, .. } => Closed::Leaked(
@@ -113,7 +123,7 @@ async fn converse(
     process: &Process,
     stdin: Option<Stdin>,
     prompt: String,
-    stdout: Stdout,
+    stdout: &mut Stdout,
     into: (&mut Answer, &mut Option<Instant>),
     cx: &RunContext,
 ) -> End {
@@ -150,7 +160,7 @@ enum Read {
 }
 
 async fn read(
-    mut stdout: Stdout,
+    stdout: &mut Stdout,
     (answer, last_output): (&mut Answer, &mut Option<Instant>),
     cx: &RunContext,
 ) -> Read {

@@ -10,6 +10,8 @@
 //!
 //! - The program runs directly, never through a shell, in the delegation's working directory, in a process group
 //!   of its own and with a scrubbed environment (`SPEC 17.2`, `17.3`, `17.7`).
+//! - The value of a variable that is set or passed, and whose name looks like a secret, is masked in whatever the program
+//!   says: answer, progress, diagnostic.
 //! - Whatever it leaves behind is found and ended, in other groups and sessions too.
 //! - `{}` anywhere in an argument is replaced by the prompt, and stdin is then empty. A prompt may begin with a
 //!   dash: give `--` before it where the program knows that.
@@ -23,6 +25,7 @@ mod answer;
 mod child;
 mod prompt;
 mod provider;
+mod redact;
 
 pub use child::ExecChild;
 pub use provider::Exec;

@@ -11,6 +11,7 @@ use subagents_seam::{FailureCode, Progress, ProviderFailure, StartContext, Start
 use crate::answer::Answer;
 use crate::child::ExecChild;
 use crate::prompt;
+use crate::redact::Secrets;
 
 /// The most text of an answer that is kept unless [`Exec::max_output`] says otherwise.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
@@ -97,14 +98,16 @@ impl Exec {
         self
     }
 
-    /// Lets these variables reach the program although their names look like secrets (`SPEC 17.3`).
+    /// Lets these variables reach the program although their names look like secrets (`SPEC 17.3`). Their values are
+    /// masked in what the program says, from six bytes on.
     #[must_use]
     pub fn pass_env(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.pass_env.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Sets a variable of the program. `SUBAGENTS_DEPTH` and `SUBAGENTS_MAX_DEPTH` are ours to set.
+    /// Sets a variable of the program. `SUBAGENTS_DEPTH`, `SUBAGENTS_MAX_DEPTH` and `SUBAGENTS_SCOPE` are ours to set. A
+    /// value whose name looks like a secret is masked in what the program says, from six bytes on.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
@@ -151,6 +154,12 @@ impl Exec {
         self.command(cwd).check().map_err(|error| failure(error, false))
     }
 
+    /// What must not come back from the program.
+    fn secrets(&self) -> Secrets {
+        let passed = self.pass_env.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
+        Secrets::of(self.env.iter().cloned().chain(passed))
+    }
+
     /// Without its arguments.
     fn command(&self, cwd: &Path) -> Command {
         Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
@@ -186,7 +195,7 @@ impl Exec {
         }
         let process = command.spawn().map_err(|error| failure(error, in_arguments))?;
         let prompt = if in_arguments { String::new() } else { prompt };
-        let answer = Answer::new(self.max_output, self.max_total_output);
+        let answer = Answer::new(self.max_output, self.max_total_output, self.secrets());
         Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, answer))
     }
 }

@@ -135,6 +135,12 @@ impl Process {
         self.stdout.take()
     }
 
+    /// Gives back a stdout that was taken: [`terminate`](Self::terminate) then reads it to its end, so that a child which
+    /// still has something to say is not ended by a closed pipe.
+    pub fn give_back_stdout(&mut self, stdout: Stdout) {
+        self.stdout = Some(stdout);
+    }
+
     /// The end of what the child writes to stderr.
     pub fn stderr(&self) -> StderrTail {
         self.stderr.clone()

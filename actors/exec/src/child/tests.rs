@@ -163,3 +163,28 @@ async fn a_program_that_closes_stdout_early_is_waited_for() {
     assert!(result.diagnostic.unwrap().text().contains("exit code 6"));
     assert_eq!(result.output.to_text(), "early\n");
 }
+
+#[tokio::test]
+async fn f07_a_secret_that_the_program_tells_is_masked_wherever_it_tells_it() {
+    let script = "printf 'the key is hunter2'; sleep 0.1; printf 'secret\\n'; echo \"called with $API_KEY\" >&2; exit 3";
+    let exec = sh(script).env("API_KEY", "hunter2secret").env("PLAIN", "called");
+    let (result, streamed, _) = delegate(&exec, "").await;
+    assert_eq!(
+        (result.text(), streamed),
+        ("the key is [API_KEY]\n".to_owned(), "the key is [API_KEY]\n".to_owned())
+    );
+    let diagnostic = result.diagnostic.unwrap();
+    assert_eq!(diagnostic.text(), "/bin/sh ended with exit code 3; stderr: called with [API_KEY]");
+}
+
+#[tokio::test]
+async fn a_program_that_has_something_to_say_while_it_ends_can_say_it() {
+    let folder = std::env::temp_dir().join(format!("subagents-exec-{}", std::process::id()));
+    let script =
+        "trap 'echo saving; echo saved > \"$0\"; exit 0' TERM; echo CANCEL ME; while :; do sleep 0.05; done";
+    let exec = Exec::new("/bin/sh").args(["-c", script]).arg(&folder);
+    let (result, _, closed) = delegate(&exec, "").await;
+    assert_eq!((result.stop_reason, closed), (StopReason::Aborted, Closed::Clean));
+    assert_eq!(std::fs::read_to_string(&folder).unwrap(), "saved\n");
+    std::fs::remove_file(folder).unwrap();
+}
