@@ -101,9 +101,11 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LedgerConfig {
-    /// In the user's folder for state: `ledger = true`, or nothing said.
+    /// Nothing is said: in the user's folder for state, where that is possible.
     #[default]
     Default,
+    /// In the user's folder for state: `ledger = true`.
+    On,
     /// None: `ledger = false`.
     Off,
     /// In this folder, absolute: `ledger = "DIR"`.
@@ -113,7 +115,7 @@ pub enum LedgerConfig {
 impl LedgerConfig {
     fn read(item: &Item, directory: Option<&Path>) -> Result<Self, Wrong> {
         if let Value::Boolean(kept) = item.value {
-            return Ok(if kept { Self::Default } else { Self::Off });
+            return Ok(if kept { Self::On } else { Self::Off });
         }
         if !item.is_text() {
             return Err(item.expected("true, false or a folder in quotes"));

@@ -1,5 +1,6 @@
 //! The program's ledger: kept unless it is told otherwise, and read at the start for what an earlier run left.
 
+use crate::cli::plan::UsageError;
 use std::{collections::BTreeMap, ffi::OsString, fmt::Write as _, path::PathBuf, time::Duration};
 use subagents::{
     bounded,
@@ -14,23 +15,43 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How many delegations are told one by one.
 const TOLD: usize = 5;
 
-/// Opens the ledger. What goes wrong is told: it keeps nobody from working.
+/// Opens the ledger, and tells what an earlier run left.
+///
+/// # Errors
+/// Where one was asked for and there is no place for it. One that nobody asked for keeps nobody from working, and is told
+/// where somebody watches.
 pub(crate) async fn open(
     choice: &LedgerConfig,
     variable: impl Fn(&str) -> Option<OsString>,
+    watched: bool,
     tell: impl Fn(&str),
-) -> Option<Ledger> {
+) -> Result<Option<Ledger>, UsageError> {
+    let asked = *choice != LedgerConfig::Default;
     let folder = match choice {
         LedgerConfig::Folder(folder) => folder.clone(),
-        LedgerConfig::Default => state_folder(variable)?.join("subagents").join("ledger"),
-        LedgerConfig::Off | _ => return None,
+        LedgerConfig::Off => return Ok(None),
+        LedgerConfig::On | LedgerConfig::Default | _ => match state_folder(variable) {
+            Some(folder) => folder.join("subagents").join("ledger"),
+            None if asked => {
+                let why =
+                    "`ledger = true`: neither XDG_STATE_HOME nor HOME names a folder; set `ledger` to one";
+                return Err(UsageError(why.to_owned()));
+            }
+            None => return Ok(None),
+        },
     };
-    let advice = "going on without: set `ledger` in subagents.toml to a folder, or to false";
     let ledger = match Ledger::open(folder) {
         Ok(ledger) => ledger,
         Err(error) => {
-            tell(&format!("subagents: {}: {error}; {advice}", error.code()));
-            return None;
+            let told =
+                format!("{}: {error}; `ledger` in subagents.toml names a folder, or is false", error.code());
+            if asked {
+                return Err(UsageError(told));
+            }
+            if watched {
+                tell(&format!("subagents: {told}"));
+            }
+            return Ok(None);
         }
     };
     match timeout(PATIENCE, ledger.reap()).await {
@@ -38,7 +59,7 @@ pub(crate) async fn open(
         Ok(Err(error)) => tell(&format!("subagents: {}: {error}", error.code())),
         Err(_) => tell("subagents: what earlier runs left was not ended in time; the next run tries again"),
     }
-    Some(ledger)
+    Ok(Some(ledger))
 }
 
 /// Says what could not be recorded.
@@ -83,6 +104,9 @@ fn report(reaped: &Reaped) -> String {
     }
     if !reaped.alive.is_empty() {
         let _ = writeln!(text, "subagents: of earlier runs, these could not be ended: {:?}", reaped.alive);
+    }
+    for fault in &reaped.faults {
+        let _ = writeln!(text, "subagents: the ledger: {}", sanitised(fault).replace('\n', " "));
     }
     text
 }

@@ -47,7 +47,12 @@ pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
     limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)));
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    let code = runtime.block_on(async { Session::new(plan, failed).await?.drive().await });
+    let code = runtime.block_on(async {
+        match Session::begin(plan, failed).await? {
+            Begun::Session(session) => session.drive().await,
+            Begun::Ended(code) => Ok(code),
+        }
+    });
     // Everything was waited for; what could still block is a read that nobody waits for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     code
@@ -71,6 +76,12 @@ impl Queue {
     fn with<T>(&self, look: impl FnOnce(&mut VecDeque<String>) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// How it begins: or ends, by a signal, before it has begun.
+enum Begun {
+    Session(Box<Session>),
+    Ended(u8),
 }
 
 struct Session {
@@ -104,14 +115,17 @@ struct Session {
 }
 
 impl Session {
-    async fn new(plan: Plan, failed: impl Fn(io::Error) -> UsageError) -> Result<Self, UsageError> {
-        let signals = Signals::install().map_err(&failed)?;
+    async fn begin(plan: Plan, failed: impl Fn(io::Error) -> UsageError) -> Result<Begun, UsageError> {
+        let mut signals = Signals::install().map_err(&failed)?;
         let display = Display::new(plan.show, plan.watched);
         let host = Host::current().map_err(&failed)?;
         // The program itself, also when its file has been replaced or removed.
         host.set_guardian("/proc/self/exe", [crate::cli::GUARDIAN]);
-        let ledger =
-            ledger::open(&plan.ledger, |name| std::env::var_os(name), |line| display.note(line)).await;
+        let tell = |line: &str| display.note(line);
+        let ledger = tokio::select! {
+            ledger = ledger::open(&plan.ledger, |name| std::env::var_os(name), plan.watched, tell) => ledger?,
+            caught = signals.next() => return Ok(Begun::Ended(caught.exit_code())),
+        };
         // Gone runs would only hold their answers in memory: nobody looks at them here.
         let mut service = SubagentService::builder()
             .provider(&*plan.name, plan.provider)
@@ -152,7 +166,7 @@ impl Session {
             std::thread::Builder::new().name("count".to_owned()).spawn(count).map_err(&failed)?;
         }
         let terminal = io::stdout().is_terminal();
-        Ok(Self {
+        Ok(Begun::Session(Box::new(Self {
             service,
             root,
             batch,
@@ -182,7 +196,7 @@ impl Session {
             output_broken: false,
             input_failed: false,
             begun: Instant::now(),
-        })
+        })))
     }
 
     async fn drive(mut self) -> Result<u8, UsageError> {

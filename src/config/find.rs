@@ -6,6 +6,7 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, ErrorKind, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -88,15 +89,25 @@ impl Lookup {
             })?;
             return text(file, opened).map(|text| Some((file.clone(), text)));
         }
-        let above = self.directory.iter().flat_map(|directory| directory.ancestors());
-        let users = self.users().map(|folder| folder.join("subagents"));
-        for path in above.map(Path::to_owned).chain(users).map(|folder| folder.join(FILE_NAME)) {
-            if let Some(file) = present(&path)? {
+        for folder in self.directory.iter().flat_map(|directory| directory.ancestors()) {
+            let path = folder.join(FILE_NAME);
+            // What is above may be closed to us: nobody can say that there is one.
+            if let Some(file) = present(&path).unwrap_or(Ok(None))? {
+                ours(&path, &file)?;
                 let text = text(&path, file)?;
                 return Ok(Some((path, text)));
             }
         }
-        Ok(None)
+        let Some(folder) = self.users() else { return Ok(None) };
+        let path = folder.join("subagents").join(FILE_NAME);
+        let closed = |error: io::Error| {
+            let why =
+                format!("it cannot be looked for: {}; allow it, or set XDG_CONFIG_HOME", reason(&error));
+            ConfigError::unreadable(&path, why)
+        };
+        let Some(file) = present(&path).map_err(closed)?? else { return Ok(None) };
+        let text = text(&path, file)?;
+        Ok(Some((path, text)))
     }
 }
 
@@ -112,20 +123,36 @@ impl Config {
     }
 }
 
-/// Opens a file that may not be there. One that is there and is no plain file is refused: a pipe would be waited for.
-fn present(path: &Path) -> Result<Option<File>, ConfigError> {
+/// Opens a file that may not be there. One that is there and is no plain file is refused: a pipe would be waited for. The
+/// outer error says that nobody can say whether it is there.
+fn present(path: &Path) -> io::Result<Result<Option<File>, ConfigError>> {
+    let refused = |why| Ok(Err(ConfigError::unreadable(path, why)));
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
-        Ok(metadata) => return Err(ConfigError::unreadable(path, special(metadata.is_dir()))),
-        // Nobody can say that there is one.
-        Err(_) if fs::symlink_metadata(path).is_err() => return Ok(None),
-        Err(error) => {
-            let why = format!("it leads nowhere: {}; correct or remove it", reason(&error));
-            return Err(ConfigError::unreadable(path, why));
-        }
+        Ok(metadata) => return refused(special(metadata.is_dir())),
+        Err(error) => match fs::symlink_metadata(path) {
+            Ok(_) => return refused(format!("it leads nowhere: {}; correct or remove it", reason(&error))),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Ok(None));
+            }
+            Err(error) => return Err(error),
+        },
     }
     let why = |error| format!("it cannot be read: {}; allow it, or remove the file", reason(&error));
-    File::open(path).map(Some).map_err(|error| ConfigError::unreadable(path, why(error)))
+    Ok(File::open(path).map(Some).map_err(|error| ConfigError::unreadable(path, why(error))))
+}
+
+/// A file that somebody else has put above us, as anybody may in /tmp, must not say what is run.
+fn ours(path: &Path, file: &File) -> Result<(), ConfigError> {
+    let us = fs::metadata("/proc/self").map(|metadata| metadata.uid());
+    let owner = file.metadata().map(|metadata| metadata.uid());
+    match (us, owner) {
+        (Ok(us), Ok(owner)) if owner != us && owner != 0 => Err(ConfigError::unreadable(
+            path,
+            format!("it belongs to another user ({owner}); name it with --config if it is to be trusted"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn text(path: &Path, mut file: File) -> Result<String, ConfigError> {

@@ -185,8 +185,10 @@ pub(super) fn texts(item: &Item) -> Result<Vec<(&Item, String)>, Wrong> {
     items.iter().map(|item| Ok((item, text(item)?))).collect()
 }
 
-/// The two variables that say a child's place in the tree.
-const OURS: [&str; 2] = ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH"];
+/// The variables that say a child's place in the tree, and whose it is.
+const OURS: [&str; 3] = ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_SCOPE"];
+/// What overrides a configuration is for this program.
+const OVERRIDES: &str = "SUBAGENTS__";
 
 /// What is wrong with the name of a variable.
 fn variable(name: &str) -> Option<String> {
@@ -194,6 +196,9 @@ fn variable(name: &str) -> Option<String> {
         return Some(
             "that is no name of a variable: it is empty, or holds `=` or a NUL character".to_owned(),
         );
+    }
+    if name.starts_with(OVERRIDES) {
+        return Some(format!("`{}` is for this program; take it out", bounded(&sanitised(name), 80)));
     }
     OURS.contains(&name).then(|| format!("`{name}` is set for each child anew; take it out"))
 }

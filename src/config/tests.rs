@@ -1,5 +1,11 @@
 use super::{Config, Lookup, nearest};
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::Path,
+    time::Duration,
+};
 use subagents_seam::{Deadlines, SubagentProvider};
 
 /// The faults of a file, one a line; empty where there is none.
@@ -77,10 +83,10 @@ max_output = 0x10
 
 #[test]
 fn the_ledger_is_on_off_or_in_a_folder() {
-    use super::LedgerConfig::{Default, Folder, Off};
+    use super::LedgerConfig::{Default, Folder, Off, On};
     for (text, variables, wanted) in [
         ("", &[][..], Default),
-        ("ledger = true", &[], Default),
+        ("ledger = true", &[], On),
         ("ledger = false", &[], Off),
         ("ledger = \"state\"", &[], Folder("/here/state".into())),
         ("ledger = false", &[("SUBAGENTS__LEDGER", "/state")], Folder("/state".into())),
@@ -408,6 +414,27 @@ fn the_file_is_looked_for_upwards_and_then_with_the_user() {
     fs::remove_file(at("a/b/c/subagents.toml")).expect("removed");
     fs::create_dir(at("a/b/c/subagents.toml")).expect("a folder");
     assert!(find(&both).expect_err("a folder").to_string().contains("it is a directory"));
+}
+
+#[test]
+fn a_file_of_somebody_else_is_not_taken_and_a_closed_folder_is_no_missing_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("subagents.toml");
+    fs::write(&file, "defaults.jobs = 3").expect("written");
+    let here = Lookup::new(folder.path());
+    assert_eq!(Config::load(&here).expect("it is ours").jobs(), Some(3));
+    // Only the superuser can give a file away, and only to the superuser no folder is closed.
+    if std::os::unix::fs::chown(&file, Some(12_345), None).is_ok() {
+        let error = Config::load(&here).expect_err("it is somebody else's").to_string();
+        assert!(error.contains("another user (12345)") && error.contains("--config"), "{error}");
+        assert_eq!(Config::load(&here.file(&file)).expect("it was named").jobs(), Some(3));
+    } else {
+        let closed = folder.path().join("closed");
+        fs::create_dir(&closed).expect("a folder");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("closed");
+        let error = Config::load(&Lookup::new("/").variables([("XDG_CONFIG_HOME", &closed)]));
+        assert!(error.expect_err("closed").to_string().contains("it cannot be looked for"));
+    }
 }
 
 #[test]

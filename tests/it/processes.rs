@@ -47,6 +47,21 @@ pub(crate) fn running(text: &str) -> Vec<String> {
     processes.collect()
 }
 
+/// Whether this is a process for the test of this name alone; where it is not, one is started, and the test holds if it
+/// does there. For what concerns a whole process.
+#[expect(clippy::disallowed_methods, reason = "it is this test program")]
+pub(crate) fn alone(test: &str) -> bool {
+    const ALONE: &str = "ALONE_IN_ITS_PROCESS";
+    if std::env::var(ALONE).is_ok_and(|alone| alone == test) {
+        return true;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, test).output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
 /// Whether it is a child of ours that has exited and was not waited for.
 pub(crate) fn is_our_zombie(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

@@ -18,8 +18,8 @@ const STRAGGLERS: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long after its bound a search may still answer.
-const OVERTIME: Duration = Duration::from_millis(500);
+/// The share of the last step that the search has; the rest is for its answer.
+const SEARCH: f64 = 0.8;
 
 /// The longest that a step may take, whatever was asked for.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -182,12 +182,12 @@ impl Process {
     async fn sweep(&mut self, stage: Stage, bound: Duration) -> Teardown {
         let bound = bound.min(LONGEST);
         let end = Instant::now() + bound;
-        let sweep = self.guard.sweep(bound);
+        let sweep = self.guard.sweep(bound.mul_f64(SEARCH));
         if stage == Stage::Kill {
             self.guard.group.signal(Signal::KILL);
         }
-        // It keeps to the bound by itself; a thread that gets no time to run must not hold us up.
-        let report = timeout_at(end + OVERTIME, sweep).await.ok().and_then(Result::ok);
+        // It keeps to its time; a thread that gets none to run must not hold us up.
+        let report = timeout_at(end, sweep).await.ok().and_then(Result::ok);
         let group_gone = stage < Stage::Kill || self.gone_within(stage, end - Instant::now()).await;
         let report = report.unwrap_or_else(|| SweepReport { unknown: true, ..SweepReport::default() });
         match self.exit() {

@@ -77,22 +77,34 @@ fn n04_the_most_specific_time_limit_wins_and_partial_text_is_kept() {
 fn f07_a_secret_of_the_configuration_or_the_host_is_shown_nowhere() {
     let folder = configured(
         "[defaults]\njobs = 2\n\
-         [providers.env]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"sleep 0.5; env\"]\n\
-         pass_env = [\"LISTED_TOKEN\"]\nenv = { API_KEY = \"hunter2\", PLAIN = \"hunter2\" }\n\
+         [providers.env]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"sleep 0.5; env; test $API_KEY = hunter2 && echo it has it\"]\n\
+         pass_env = [\"LISTED_TOKEN\"]\nenv = { API_KEY = \"hunter2\", PLAIN = \"plain\" }\n\
+         [providers.tells]\nkind = \"exec\"\nenv.API_KEY = \"hunter2\"\n\
+         command = [\"sh\", \"-c\", \"echo with $API_KEY; sleep 0.5; echo by $API_KEY >&2; exit 3\"]\n\
          [providers.fails]\nkind = \"exec\"\ncommand = [\"no-such-program\"]\nenv.API_KEY = \"hunter2\"\n",
     );
     let run = |args: &[&str]| {
         let run = subagents(args).directory(folder.path());
-        run.env("SECRET_X", "abc123").env("LISTED_TOKEN", "listed").end()
+        run.env("SECRET_X", "abc123").env("LISTED_TOKEN", "listed-one").end()
     };
     let child = run(&["run", "x", "-p", "env"]).out;
-    assert!(child.contains("API_KEY=hunter2") && child.contains("LISTED_TOKEN=listed"), "{child}");
+    for told in ["API_KEY=[API_KEY]\n", "LISTED_TOKEN=[LISTED_TOKEN]\n", "PLAIN=plain\n", "it has it\n"] {
+        assert!(child.contains(told), "{told} is not in {child}");
+    }
     assert!(!child.contains("SECRET_X") && !child.contains("abc123"), "{child}");
 
     let log = subagents(["run", "x", "-p", "fails"]).directory(folder.path()).env("SUBAGENTS_LOG", "trace");
     let mut shown = vec![log.end()];
+    let tells = run(&["run", "x", "-p", "tells", "--tree", "--json"]);
+    let line = &tells.json()[0];
+    assert_eq!(
+        (&line["output"], &line["diagnostic"]["text"]),
+        (&json!("with [API_KEY]\n"), &json!("sh ended with exit code 3; stderr: by [API_KEY]"),)
+    );
+    shown.push(tells);
     for args in [
         &["providers"][..],
+        &["run", "x", "-p", "tells"],
         &["providers", "--json"],
         &["run", "x", "-p", "fails"],
         &["run", "x", "-p", "fails", "--json"],
@@ -100,10 +112,8 @@ fn f07_a_secret_of_the_configuration_or_the_host_is_shown_nowhere() {
     ] {
         shown.push(run(args));
     }
-    // The tree is on stderr; the child's own answer is on stdout.
-    let mut tree = run(&["run", "x", "-p", "env", "--tree"]);
+    let tree = run(&["run", "x", "-p", "env", "--tree"]);
     assert!(tree.err.contains("env · running"), "{}", tree.err);
-    tree.out.clear();
     shown.push(tree);
     let wrong = "env = { API_KEY = \"hunter2\", B = 5 }\ntimeout = \"x\"\n";
     for text in
@@ -116,7 +126,8 @@ fn f07_a_secret_of_the_configuration_or_the_host_is_shown_nowhere() {
     }
     for ended in shown {
         let all = format!("{}{}", ended.out, ended.err);
-        assert!(!all.is_empty() && !all.contains("hunter2") && !all.contains("abc123"), "{all}");
+        assert!(!all.is_empty() && !all.contains("hunter2"), "{all}");
+        assert!(!all.contains("abc123") && !all.contains("listed-one"), "{all}");
     }
 }
 

@@ -81,22 +81,24 @@ fn a_storm_that_outlives_the_program_is_chased_to_its_end() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_kept_is_told_and_keeps_nobody_from_working() {
+fn a_ledger_that_was_asked_for_and_cannot_be_kept_is_a_clear_error_and_one_that_was_not_is_none() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("file");
     fs::write(&file, "").unwrap();
     let path = file.to_str().unwrap();
-    let ended = subagents(["run", "x", "--", "echo", "fine"]).env("SUBAGENTS__LEDGER", path).end();
-    assert_eq!((ended.code, &*ended.out), (Some(0), "fine\n"));
-    let told = format!("subagents: LEDGER_UNUSABLE: the ledger in {path} cannot be kept: ");
-    assert!(ended.err.starts_with(&told) && ended.err.contains("set `ledger`"), "{}", ended.err);
-    // Neither folder is there: nothing is recorded, and that is nothing to tell.
-    let ended = subagents(["run", "x", "--", "echo", "fine"])
-        .env("SUBAGENTS__LEDGER", "true")
-        .env("XDG_STATE_HOME", "")
-        .env("HOME", "")
-        .end();
-    assert_eq!((ended.code, &*ended.out, &*ended.err), (Some(0), "fine\n", ""));
+    let run = || subagents(["run", "x", "--", "echo", "fine"]);
+    let ended = run().env("SUBAGENTS__LEDGER", path).end();
+    let told = format!("error: LEDGER_UNUSABLE: the ledger in {path} cannot be kept: ");
+    assert_eq!((ended.code, &*ended.out), (Some(2), ""));
+    assert!(ended.err.starts_with(&told) && ended.err.contains("or is false"), "{}", ended.err);
+    let ended = run().env("SUBAGENTS__LEDGER", "true").env("XDG_STATE_HOME", "").env("HOME", "").end();
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("neither XDG_STATE_HOME nor HOME names a folder"), "{}", ended.err);
+    // Nobody asked, and nobody watches.
+    for state in [path, ""] {
+        let ended = run().unset("SUBAGENTS__LEDGER").env("XDG_STATE_HOME", state).env("HOME", state).end();
+        assert_eq!((ended.code, &*ended.out, &*ended.err), (Some(0), "fine\n", ""));
+    }
 }
 
 #[test]

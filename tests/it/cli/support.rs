@@ -81,6 +81,11 @@ impl Run {
         self
     }
 
+    pub(crate) fn unset(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     pub(crate) fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self

@@ -9,6 +9,7 @@ fn drawn(columns: u32, terminal: &str, directory: &Path, args: &str) -> String {
     let mut command = program("script");
     command.args(["-qec", &shell, "/dev/null"]).current_dir(directory);
     command.env("TERM", terminal).env("XDG_CONFIG_HOME", "/no/such/folder").env("SHELL", "/bin/sh");
+    command.env("SUBAGENTS__LEDGER", "false");
     let output = wait(command.spawn().expect("script, of util-linux, is there"), Vec::new());
     String::from_utf8(output.stdout).expect("the output is text")
 }

@@ -52,7 +52,7 @@ async fn spec_17_2_the_directory_is_the_configured_one_or_the_parents_and_never_
 async fn spec_17_3_f07_secrets_of_the_host_stay_with_it_unless_they_are_named() {
     // The environment of a test is not to be changed: a child of ours is the host, with secrets in its own.
     let program = env!("CARGO_BIN_EXE_subagents");
-    let inner = r#""$0" run x --json -- env"#;
+    let inner = r#"SUBAGENTS__LEDGER=false "$0" run x --json -- env"#;
     let mut host = Exec::new("sh").args(["-c", inner, program]);
     let secrets = [
         ("SECRET_X", "abc123"),

