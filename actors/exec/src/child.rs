@@ -85,7 +85,7 @@ impl Child for ExecChild {
 
     async fn close(mut self, deadline: Instant) -> Closed {
         // A little less than there is, so that a leak can still be told.
-        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.95);
+        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
         if let Some(stdout) = self.stdout.take() {
             self.process.give_back_stdout(stdout);
         }

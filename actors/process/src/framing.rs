@@ -51,7 +51,7 @@ enum Over {
 }
 
 impl LineFramer {
-    /// For lines of at most `limit` bytes, without the line end.
+    /// For lines of at most `limit` bytes, without the `\n`; the `\r` of a `\r\n` counts.
     pub fn new(limit: usize) -> Self {
         Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false, total: None }
     }

@@ -35,7 +35,8 @@ pub struct Ladder {
     pub eof: Duration,
     /// From `SIGTERM` to `SIGKILL`.
     pub term: Duration,
-    /// From `SIGKILL` to the report that something is left.
+    /// From `SIGKILL`, and the search for whoever has left the group, to the report that something is left. What the
+    /// steps before it have left of their time is added.
     pub kill: Duration,
 }
 
@@ -149,6 +150,9 @@ impl Process {
     }
 
     async fn descend(&mut self, ladder: Ladder) -> Teardown {
+        // What one step leaves of its time is the search's, and what it takes too much is not added.
+        let sum = ladder.eof.saturating_add(ladder.term).saturating_add(ladder.kill);
+        let end = Instant::now() + sum.min(LONGEST);
         // Before its input ends: a quick child is gone right after.
         let exited = self.exit().is_some();
         // Who closed it is all the same: what is left of the patience counts from then.
@@ -171,18 +175,16 @@ impl Process {
                 self.guard.group.signal(Signal::CONT);
             }
             if self.gone_within(stage, bound).await {
-                return self.sweep(stage, ladder.kill).await;
+                return self.sweep(stage, end).await;
             }
         }
         tracing::debug!(pid = self.id(), stage = ?Stage::Kill, bound = ?ladder.kill, "teardown of a child process");
-        self.sweep(Stage::Kill, ladder.kill).await
+        self.sweep(Stage::Kill, end).await
     }
 
     /// Ends what is left, in the group and out of it, and waits for it.
-    async fn sweep(&mut self, stage: Stage, bound: Duration) -> Teardown {
-        let bound = bound.min(LONGEST);
-        let end = Instant::now() + bound;
-        let sweep = self.guard.sweep(bound.mul_f64(SEARCH));
+    async fn sweep(&mut self, stage: Stage, end: Instant) -> Teardown {
+        let sweep = self.guard.sweep((end - Instant::now()).mul_f64(SEARCH));
         if stage == Stage::Kill {
             self.guard.group.signal(Signal::KILL);
         }
