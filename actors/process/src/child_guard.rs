@@ -17,7 +17,7 @@ use crate::sweep::{Order, SweepReport};
 use crate::table::{self, Key};
 
 /// How long what a dropped child leaves is swept.
-const BUDGET: Duration = Duration::from_secs(5);
+const BUDGET: Duration = Duration::from_secs(30);
 
 /// A child, its group, and its tag. Dropping it kills them all, unless they are known to be gone.
 #[derive(Debug)]

@@ -29,8 +29,7 @@ pub fn guard(scope: &str, mut lifeline: impl Read) -> io::Result<()> {
             Ok(0) | Err(_) => break,
         }
     }
-    // A guardian bears no tag, so whatever bears one of the host's is told by all its marks.
-    let mut sweep = Sweep::new(true);
+    let mut sweep = Sweep::new(None);
     let order = Order { target, root: None, group: None, since, budget: BUDGET, reply: None, record: None };
     sweep.begin(order);
     while !sweep.is_idle() {
@@ -57,7 +56,16 @@ mod tests {
     fn a_scope_reads_back_and_nothing_else_is_one() {
         let host = HostTag::fresh();
         assert_eq!(parse(&scope(host, 7)), Some((Target::Host(host), 7)));
-        for wrong in ["", "1:2", "x", "200000000000", "200000000000:", "200000000000:x", "-200000000000:1"] {
+        for wrong in [
+            "",
+            "1:2",
+            "x",
+            "200000000068",
+            "200000000068:",
+            "200000000068:x",
+            "-200000000068:1",
+            "200000000099:1",
+        ] {
             assert_eq!(guard(wrong, io::empty()).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{wrong}");
         }
     }

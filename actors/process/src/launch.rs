@@ -37,15 +37,13 @@ pub(crate) fn own_tags() -> LimitTags {
 pub(crate) struct TagPlaces([bool; LIMITS.len()]);
 
 impl TagPlaces {
-    /// Beside the tags that this process has inherited. The first limit stays with the host at the top, or it would lose
-    /// sight of what is below; the second is for the host below it; who is deeper still has the variable alone.
+    /// Beside the tags that this process has inherited. A limit is free where it has none, or where another has the same:
+    /// the host above must not lose sight of what is below us. With two limits that is so for two hosts, one below the
+    /// other; who is deeper has the variable alone.
     pub(crate) fn beside(inherited: LimitTags) -> Self {
         let mut places = [true; LIMITS.len()];
-        if inherited.iter().any(Option::is_some) {
-            for (place, tag) in places.iter_mut().zip(inherited) {
-                *place = tag == inherited[0];
-            }
-            places[0] = false;
+        for (at, place) in places.iter_mut().enumerate() {
+            *place = inherited[at].is_none() || inherited[..at].contains(&inherited[at]);
         }
         Self(places)
     }
@@ -153,8 +151,8 @@ mod tests {
             ([None, None], [true, true]),
             ([Some(top), Some(top)], [false, true]),
             ([Some(top), Some(below)], [false, false]),
-            ([Some(top), None], [false, false]),
-            ([None, Some(below)], [false, false]),
+            ([Some(top), None], [false, true]),
+            ([None, Some(below)], [true, false]),
         ] {
             assert_eq!(TagPlaces::beside(inherited), TagPlaces(places), "{inherited:?}");
         }

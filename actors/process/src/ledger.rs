@@ -5,7 +5,8 @@
 //! the machine is dead: what still bears its tags is ended, never a process by its number alone.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +24,9 @@ const HOST: &str = "host.json";
 
 /// How long the search for what one dead host left may take.
 const BUDGET: Duration = Duration::from_secs(5);
+
+/// The most that is read of a file.
+const LONGEST: u64 = 64 * 1024;
 
 /// How long a host may take to write its file.
 const UNWRITTEN: Duration = Duration::from_secs(10);
@@ -55,6 +59,8 @@ pub struct Leftover {
     pub note: Option<String>,
     /// When it was started.
     pub started: SystemTime,
+    /// Whether the host was killed. One that ended in order has left what it could not end.
+    pub killed: bool,
 }
 
 /// What [`Ledger::reap`] found and did.
@@ -76,7 +82,8 @@ pub struct Reaped {
 pub(crate) struct HostRecords {
     folder: PathBuf,
     /// Locked while it is open.
-    _host: File,
+    host: File,
+    record: HostFile,
     fault: Mutex<Option<Arc<LedgerError>>>,
 }
 
@@ -93,11 +100,14 @@ struct HostFile {
     boot: String,
     pid: u32,
     start: u64,
+    /// It came to its end in order.
+    #[serde(default)]
+    ended: bool,
 }
 
 impl HostFile {
     fn unknown() -> Self {
-        Self { boot: String::new(), pid: 0, start: 0 }
+        Self { boot: String::new(), pid: 0, start: 0, ended: false }
     }
 }
 
@@ -128,9 +138,9 @@ impl Ledger {
             make_private(&own)?;
             let mut host = File::create(own.join(HOST))?;
             lock(&host)?;
-            let record = HostFile { boot, pid: std::process::id(), start: me.key.start };
+            let record = HostFile { boot, pid: std::process::id(), start: me.key.start, ended: false };
             host.write_all(&serde_json::to_vec(&record)?)?;
-            Ok(HostRecords { folder: own.clone(), _host: host, fault: Mutex::default() })
+            Ok(HostRecords { folder: own.clone(), host, record, fault: Mutex::default() })
         });
         match opened {
             None => Err(LedgerError::AlreadyOpen),
@@ -163,7 +173,7 @@ impl Ledger {
             }
             // The lock is held until its records are gone, so that two of us do not tell the same.
             let Some((lock, host)) = dead(&folder, &boot) else { continue };
-            reaped.interrupted.extend(records(&folder, host.pid));
+            reaped.interrupted.extend(records(&folder, &host));
             let report =
                 if host.boot == boot { self.sweep(tag, host.start).await } else { SweepReport::default() };
             reaped.ended += report.ended.saturating_sub(u32::try_from(report.left.len()).unwrap_or(u32::MAX));
@@ -227,7 +237,7 @@ impl HostRecords {
             note: note.map(str::to_owned),
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
         };
-        let file = self.folder.join(format!("{tag}.json"));
+        let file = self.folder.join(record_name(tag));
         let written = serde_json::to_vec(&record).map_err(io::Error::from);
         let written = written.and_then(|bytes| fs::write(&file, bytes));
         // Its drop takes it out, half written or not.
@@ -253,11 +263,16 @@ impl HostRecords {
 
 impl Drop for HostRecords {
     fn drop(&mut self) {
-        // What was left on purpose is for the next host, which needs the host's file to know when this one is dead.
-        if records(&self.folder, 0).is_empty() {
+        if records(&self.folder, &self.record).is_empty() {
             // An error says that somebody was faster.
             let _ = remove(&self.folder);
+            return;
         }
+        // What was left on purpose is for the next host, which needs this file to know when this one is dead.
+        self.record.ended = true;
+        let written = serde_json::to_vec(&self.record).map_err(io::Error::from);
+        // What cannot be written is told as if we had been killed.
+        let _ = written.and_then(|bytes| self.host.write_all_at(&bytes, 0));
     }
 }
 
@@ -292,16 +307,36 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+fn record_name(tag: Tag) -> String {
+    format!("{tag}.json")
+}
+
+/// Opens a plain file that a ledger may have written. What else may stand there could be waited for, or lead elsewhere.
+fn open_plain(path: &Path, write: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).write(write).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_plain(path, false)?.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The lock and the record of a host, where it is dead.
 fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
+    let made = fs::symlink_metadata(folder).ok()?;
+    if !made.is_dir() {
+        return None;
+    }
     let file = folder.join(HOST);
-    let lock = match File::options().read(true).write(true).open(&file) {
+    let lock = match open_plain(&file, true) {
         Ok(lock) => lock,
         // Just being made, or its removal was cut short.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made = fs::metadata(folder).and_then(|folder| folder.modified()).ok()?;
-            let forgotten = made.elapsed().is_ok_and(|age| age >= UNWRITTEN);
-            return forgotten.then(|| Some((File::open(folder).ok()?, HostFile::unknown())))?;
+            let forgotten = made.modified().ok()?.elapsed().is_ok_and(|age| age >= UNWRITTEN);
+            return forgotten.then_some((File::open(folder).ok()?, HostFile::unknown()));
         }
         Err(_) => return None,
     };
@@ -311,7 +346,7 @@ fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
         Err(TryLockError::WouldBlock) => return None,
     }
     // It may have been done with between the opening and the lock.
-    let host: HostFile = match serde_json::from_slice(&fs::read(&file).ok()?) {
+    let host: HostFile = match serde_json::from_slice(&read_plain(&file).ok()?) {
         Ok(host) => host,
         // Just being written, or left so by a host that had no room for it.
         Err(_) if lock.metadata().ok()?.modified().ok()?.elapsed().ok()? < UNWRITTEN => return None,
@@ -325,35 +360,37 @@ fn dead(folder: &Path, boot: &str) -> Option<(File, HostFile)> {
     (!there).then_some((lock, host))
 }
 
-fn records(folder: &Path, host: u32) -> Vec<Leftover> {
+/// The names of the children's files in a host's folder.
+fn record_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
-    let files = files.flatten().filter(|file| file.file_name() != HOST);
-    let leftovers = files.filter_map(|file| {
-        let read = fs::read(file.path()).ok()?;
+    let is_record = |name: &str| {
+        name.strip_suffix(".json").and_then(Tag::parse).is_some_and(|tag| record_name(tag) == name)
+    };
+    let files = files.flatten().filter(|file| file.file_name().to_str().is_some_and(is_record));
+    files.map(|file| file.path()).collect()
+}
+
+fn records(folder: &Path, host: &HostFile) -> Vec<Leftover> {
+    let leftovers = record_files(folder).into_iter().map(|file| {
+        let read = read_plain(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         // Cut off, by a full disk for example: that there was one is known all the same.
-        let child = serde_json::from_slice(&read).unwrap_or(ChildFile {
-            pid: 0,
-            program: String::new(),
-            note: None,
-            started_ms: 0,
-        });
-        Some(Leftover {
-            host,
+        let child = read.unwrap_or(ChildFile { pid: 0, program: String::new(), note: None, started_ms: 0 });
+        Leftover {
+            host: host.pid,
             pid: child.pid,
             program: child.program,
             note: child.note,
-            started: UNIX_EPOCH + Duration::from_millis(child.started_ms),
-        })
+            started: UNIX_EPOCH.checked_add(Duration::from_millis(child.started_ms)).unwrap_or(UNIX_EPOCH),
+            killed: !host.ended,
+        }
     });
     leftovers.collect()
 }
 
 /// Only what a ledger has put there: a folder that is something else is left alone.
 fn remove(folder: &Path) -> io::Result<()> {
-    for file in fs::read_dir(folder)?.flatten() {
-        if file.path().extension().is_some_and(|extension| extension == "json") && file.file_name() != HOST {
-            fs::remove_file(file.path())?;
-        }
+    for file in record_files(folder) {
+        fs::remove_file(file)?;
     }
     match fs::remove_file(folder.join(HOST)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -103,7 +103,7 @@ impl Process {
         tasks.spawn(drain);
         let watch = ExitWatch::new(guard.pid());
         let input = SharedPipe::new(stdin);
-        tracing::debug!(pid = id, program = %file.display(), "started a child process");
+        tracing::debug!(pid = id, program = ?file, "started a child process");
         Ok(Self {
             guard,
             exit: OnceLock::new(),
@@ -168,7 +168,16 @@ impl Process {
     /// Sends `SIGKILL` to the whole group, now, unless it is known to be gone. Does not wait, and reaches nobody who has
     /// left the group; [`terminate`](Self::terminate) afterwards does both.
     pub fn kill(&mut self) {
-        self.guard.group.signal(Signal::KILL);
+        self.signal_group(Signal::KILL);
+    }
+
+    /// Signals the group, while its number is sure to be ours.
+    pub(crate) fn signal_group(&mut self, signal: Signal) {
+        if self.exit() == Some(Exit::Unknown) {
+            // Somebody else has reaped the leader: its number may have been given anew.
+            self.guard.group.forget();
+        }
+        self.guard.group.signal(signal);
     }
 
     /// Reaps the child, once its exit is known.

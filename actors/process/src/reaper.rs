@@ -92,7 +92,7 @@ impl Reaper {
             watch: Mutex::new(Watch::new(tags.host(), since)),
             children: AtomicUsize::new(0),
         });
-        let (sweep, work) = (Sweep::new(tags.nested()), shared.clone());
+        let (sweep, work) = (Sweep::new(Some(tags.host())), shared.clone());
         std::thread::Builder::new().name("subagents-reaper".to_owned()).spawn(move || serve(&work, sweep))?;
         let reaper = Arc::new(Self {
             host: std::process::id(),

@@ -5,8 +5,8 @@
 //! descendant inherits through fork, exec, `setsid` and `env -i`, and which everybody may read; and once more in the
 //! variable `SUBAGENTS_SCOPE`. A tag is above 2⁶⁰, so as a limit it would limit nothing even where it had an effect.
 //!
-//! A host that is itself somebody's descendant does not touch the tag that is there, or it would take its children away
-//! from the host above. Its own children are told apart by the variable alone, which then holds a path: `TAG/TAG`.
+//! A host that is itself somebody's descendant leaves a limit to the host above, or it would take its children away from
+//! it; the other one is its own. The variable then holds a path: `TAG/TAG`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,8 +20,10 @@ pub(crate) const VARIABLE: &str = "SUBAGENTS_SCOPE";
 /// apart by its age.
 const CHILDREN: u64 = 10_000_000;
 
-/// Twelve digits, and small enough that a whole tag fits into a signed number.
-const HOSTS: std::ops::Range<u64> = 120_000_000_000..900_000_000_000;
+/// Ten digits, to which two are added that check them: no limit that somebody has set looks like a tag. Small enough that a
+/// whole tag fits into a signed number.
+const HOSTS: std::ops::Range<u64> = 1_200_000_000..9_000_000_000;
+const CHECK: u64 = 97;
 
 /// The part of a tag that all children of one host share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,15 +34,20 @@ pub(crate) struct HostTag(u64);
 pub(crate) struct Tag(u64);
 
 impl HostTag {
-    /// One that no other host has: 39 bits by the system's randomness.
+    /// One that no other host has: 32 bits by the system's randomness.
     pub(crate) fn fresh() -> Self {
         let random = RandomState::new().hash_one(std::process::id());
-        Self(HOSTS.start + random % (HOSTS.end - HOSTS.start))
+        let number = HOSTS.start + random % (HOSTS.end - HOSTS.start);
+        Self(number * 100 + number % CHECK)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let number = digits(text, 12)?;
-        HOSTS.contains(&number).then_some(Self(number))
+        Self::from_number(digits(text, 12)?)
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        let (host, check) = (number / 100, number % 100);
+        (HOSTS.contains(&host) && host % CHECK == check).then_some(Self(number))
     }
 }
 
@@ -53,7 +60,7 @@ impl fmt::Display for HostTag {
 impl Tag {
     /// The tag in a resource limit, if it is one.
     pub(crate) fn from_limit(limit: u64) -> Option<Self> {
-        HOSTS.contains(&(limit / CHILDREN)).then_some(Self(limit))
+        HostTag::from_number(limit / CHILDREN).map(|_| Self(limit))
     }
 
     pub(crate) fn as_limit(self) -> u64 {
@@ -64,7 +71,7 @@ impl Tag {
         HostTag(self.0 / CHILDREN)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::from_limit(digits(text, 19)?)
     }
 }
@@ -100,11 +107,6 @@ impl Tags {
 
     pub(crate) fn host(&self) -> HostTag {
         self.host
-    }
-
-    /// Whether this host has a host above it, so that limits are not ours to set.
-    pub(crate) fn nested(&self) -> bool {
-        self.above.is_some()
     }
 
     pub(crate) fn next(&self) -> Tag {
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn other_limits_are_no_tags() {
-        for limit in [0, 1024, 8 << 30, 1 << 60, u64::MAX, i64::MAX as u64, 9_000_000_000_000_000_000] {
+        let powers = (0..64).flat_map(|power| [1 << power, (1 << power) - 1]);
+        for limit in powers.chain([u64::MAX, 3 << 60, 5_000_000_000_000_000_000, 9_000_000_000_000_000_000]) {
             assert_eq!(Tag::from_limit(limit), None, "{limit}");
         }
     }
@@ -183,17 +186,16 @@ mod tests {
         let outer = Tags::new(None, None);
         let tag = outer.next();
         let path = outer.variable(tag).into_string().unwrap();
-        assert!(!outer.nested());
+        assert!(outer.above.is_none());
         for (limit, variable) in [(Some(tag), Some(&*path)), (None, Some(&*path)), (Some(tag), None)] {
             let inner = Tags::new(limit, variable);
             let below = inner.next();
             let mark = inner.variable(below).into_string().unwrap();
-            assert!(inner.nested());
             assert_eq!(mark, format!("{tag}/{below}"));
             let environment = format!("A=b\0{VARIABLE}={mark}\0C=d\0");
             assert_eq!(tags_in(environment.as_bytes()), [tag, below]);
         }
-        assert!(!Tags::new(None, Some("rubbish")).nested());
+        assert!(Tags::new(None, Some("rubbish")).above.is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -85,14 +86,17 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     active: Vec<Active>,
-    /// Whether this process bears a tag, so that all it starts bears the same.
-    nested: bool,
+    /// Whose children these are, where that is this process.
+    host: Option<HostTag>,
+    /// Descriptors to look with where the host has used up the others.
     reserve: Vec<File>,
+    /// The last look saw nothing, which was told.
+    blind: bool,
 }
 
 impl Sweep {
-    pub(crate) fn new(nested: bool) -> Self {
-        Self { active: Vec::new(), nested, reserve: Vec::new() }
+    pub(crate) fn new(host: Option<HostTag>) -> Self {
+        Self { host, ..Self::default() }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -121,19 +125,20 @@ impl Sweep {
         }
         // Where the host has used up its descriptors, these are ours to look with.
         self.reserve.clear();
-        let (scan, mut view) = match table::scan() {
-            Ok(scan) if scan.complete => (scan, View::Complete),
-            Ok(scan) => (scan, View::Crowded),
+        let looked =
+            table::scan().and_then(|scan| Ok((self.assign(&scan)?, self.reap_orphans(&scan)?, scan)));
+        let (found, view) = match looked {
+            // Whoever ended just now, and was reaped, may have left more of them.
+            Ok((found, reaped, scan)) if scan.complete && !reaped => (found, View::Complete),
+            Ok((found, ..)) => (found, View::Crowded),
             Err(error) => {
-                tracing::warn!(%error, "the table of processes cannot be read");
-                (Scan::default(), View::Blind)
+                if !std::mem::replace(&mut self.blind, true) {
+                    tracing::warn!(%error, "the table of processes cannot be read: who is left is not known");
+                }
+                (vec![Vec::new(); self.active.len()], View::Blind)
             }
         };
-        let found = self.assign(&scan);
-        if self.reap_orphans(&scan) && view == View::Complete {
-            // Whoever ended just now may have left more of them.
-            view = View::Crowded;
-        }
+        self.blind &= view == View::Blind;
         let now = Instant::now();
         let (mut chase, mut waits) = (false, view != View::Complete);
         for (mut active, seen) in std::mem::take(&mut self.active).into_iter().zip(found) {
@@ -141,6 +146,8 @@ impl Sweep {
             waits |= step == Step::Kill;
             match step {
                 Step::Done(end) => {
+                    // Whoever was stopped and not killed is so now.
+                    active.signal(Signal::KILL);
                     active.reply(end);
                     continue;
                 }
@@ -158,12 +165,12 @@ impl Sweep {
         if chase {
             self.chase();
         } else if waits && !self.active.is_empty() {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(if view == View::Blind { PAUSE * 10 } else { PAUSE });
         }
     }
 
     /// Who of the table belongs to which hunt.
-    fn assign(&self, scan: &Scan) -> Vec<Vec<Entry>> {
+    fn assign(&self, scan: &Scan) -> io::Result<Vec<Vec<Entry>>> {
         let me = i32::try_from(std::process::id()).unwrap_or_default();
         let since = self.active.iter().map(|active| active.order.since).min().unwrap_or_default();
         let young: Vec<_> = scan
@@ -181,7 +188,7 @@ impl Sweep {
             for at in known.keys.get(&entry.key).into_iter().flatten() {
                 found[*at].insert(entry.key, **entry);
             }
-            for tag in self.marks(entry) {
+            for tag in self.marks(entry)? {
                 for at in known.tags.get(&tag).into_iter().chain(known.hosts.get(&tag.host())).flatten() {
                     if entry.key.start >= self.active[*at].order.since {
                         found[*at].insert(entry.key, **entry);
@@ -200,18 +207,18 @@ impl Sweep {
                 }
             }
         }
-        found.into_iter().map(|found| found.into_values().collect()).collect()
+        Ok(found.into_iter().map(|found| found.into_values().collect()).collect())
     }
 
     /// Where this process takes in orphans, as the first one of a container does, those that were ended are its to reap.
     /// The children themselves are not: whoever holds them does it.
-    fn reap_orphans(&self, scan: &Scan) -> bool {
+    fn reap_orphans(&self, scan: &Scan) -> io::Result<bool> {
         let me = i32::try_from(std::process::id()).unwrap_or_default();
         let known = self.known();
         let mut reaped = false;
         for entry in scan.entries.iter().filter(|entry| entry.parent == me && !entry.alive) {
             let mut hunts = known.keys.get(&entry.key).into_iter().flatten().copied().collect::<Vec<_>>();
-            for tag in self.marks(entry) {
+            for tag in self.marks(entry)? {
                 hunts.extend(known.tags.get(&tag).into_iter().chain(known.hosts.get(&tag.host())).flatten());
             }
             let orphan = hunts.iter().any(|at| {
@@ -224,7 +231,7 @@ impl Sweep {
                 reaped |= matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)));
             }
         }
-        reaped
+        Ok(reaped)
     }
 
     /// By what a process is known to belong to which hunts.
@@ -242,10 +249,10 @@ impl Sweep {
         known
     }
 
-    fn marks(&self, entry: &Entry) -> Vec<Tag> {
+    fn marks(&self, entry: &Entry) -> io::Result<Vec<Tag>> {
         match entry.tag {
-            // All that a host above has started bears its tag; only the variable tells our children apart.
-            Some(tag) if !self.nested => vec![tag],
+            // It was started by us, and by nobody below us: nothing more is to be known.
+            Some(tag) if Some(tag.host()) == self.host => Ok(vec![tag]),
             _ => table::marks(entry.key.id),
         }
     }
@@ -277,7 +284,7 @@ impl Sweep {
     fn catch(&self, id: i32, caught: &mut [usize]) {
         let Ok(pidfd) = Pidfd::open(id) else { return };
         let Some(entry) = table::entry(id) else { return };
-        let marks = self.marks(&entry);
+        let Ok(marks) = self.marks(&entry) else { return };
         for (active, caught) in self.active.iter().zip(caught) {
             let order = &active.order;
             let ours = entry.key.start >= order.since && marks.iter().any(|tag| order.target.covers(*tag));

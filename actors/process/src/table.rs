@@ -53,24 +53,27 @@ const FOLLOWED: Duration = Duration::from_millis(10);
 ///
 /// Where it cannot be read, or not wholly: no `/proc`, one that is none, no descriptor left.
 pub(crate) fn scan() -> io::Result<Scan> {
-    let me = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+    is_ours()?;
     let before = newest()?;
-    let (mut entries, mut line, mut seen_me) = (Vec::with_capacity(256), Vec::with_capacity(512), false);
+    let (mut entries, mut line) = (Vec::with_capacity(256), Vec::with_capacity(512));
     for entry in std::fs::read_dir("/proc")? {
         let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(entry) = read_entry(id, &mut line)? {
-            seen_me |= id == me;
-            entries.push(entry);
-        }
-    }
-    if !seen_me {
-        return Err(io::Error::other("this process is not in /proc"));
+        entries.extend(read_entry(id, &mut line)?);
     }
     let complete = match before {
         Some(before) => follow(before, &mut entries, &mut line)?,
         None => false,
     };
     Ok(Scan { entries, complete })
+}
+
+/// An error where the table is that of another PID namespace: its numbers mean others to us.
+pub(crate) fn is_ours() -> io::Result<()> {
+    let me = std::fs::read_link("/proc/self")?;
+    if me.to_str().and_then(|me| me.parse().ok()) == Some(std::process::id()) {
+        return Ok(());
+    }
+    Err(io::Error::other("the /proc here is that of another PID namespace; mount one of its own"))
 }
 
 /// Reads the processes that were made after the one with this number; false where they come too fast, or the numbers
@@ -131,12 +134,21 @@ fn parse(id: i32, line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// All tags that a process bears, where the line of the table shows none: of the other limit, and of its environment.
-pub(crate) fn marks(id: i32) -> Vec<Tag> {
-    let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).unwrap_or_default();
-    let mut tags: Vec<_> = limits.lines().filter_map(tag_of_row).collect();
-    tags.extend(tags_in(&std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default()));
-    tags
+/// All tags that a process bears: of its limits and of its environment. What somebody else's process does not show us has
+/// none.
+pub(crate) fn marks(id: i32) -> io::Result<Vec<Tag>> {
+    let read = |what: &str| match std::fs::read(format!("/proc/{id}/{what}")) {
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => {
+            Ok(Vec::new())
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Vec::new()),
+        read => read,
+    };
+    let limits = read("limits")?;
+    let rows = limits.split(|byte| *byte == b'\n').filter_map(|row| std::str::from_utf8(row).ok());
+    let mut tags: Vec<_> = rows.filter_map(tag_of_row).collect();
+    tags.extend(tags_in(&read("environ")?));
+    Ok(tags)
 }
 
 /// From a row like `Max file locks   SOFT   HARD   locks`.
@@ -160,8 +172,9 @@ pub(crate) fn boot_id() -> Option<String> {
     Some(id.trim().to_owned())
 }
 
-/// This process.
+/// This process, where the table is ours.
 pub(crate) fn own_entry() -> Option<Entry> {
+    is_ours().ok()?;
     entry(i32::try_from(std::process::id()).ok()?)
 }
 
@@ -206,6 +219,6 @@ mod tests {
         let me = i32::try_from(std::process::id()).unwrap();
         let found = scan.entries.iter().find(|entry| entry.key.id == me).unwrap();
         assert_eq!(entry(me).unwrap().key, found.key);
-        assert!(found.alive && marks(me).is_empty() && boot_id().unwrap().len() == 36);
+        assert!(found.alive && marks(me).unwrap().is_empty() && boot_id().unwrap().len() == 36);
     }
 }

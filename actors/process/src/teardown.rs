@@ -157,10 +157,6 @@ impl Process {
         let exited = self.exit().is_some();
         // Who closed it is all the same: what is left of the patience counts from then.
         let patience = self.input.close().map(|closed| ladder.eof.saturating_sub(closed.elapsed()));
-        if self.exit() == Some(Exit::Unknown) {
-            // Somebody else has reaped it, so nothing pins the number.
-            self.guard.group.forget();
-        }
         let steps = [
             (Stage::Exited, exited.then_some(Duration::ZERO)),
             (Stage::Eof, patience.filter(|left| !left.is_zero())),
@@ -170,9 +166,9 @@ impl Process {
             let Some(bound) = bound else { continue };
             tracing::debug!(pid = self.id(), ?stage, ?bound, "teardown of a child process");
             if stage == Stage::Term {
-                self.guard.group.signal(Signal::TERM);
+                self.signal_group(Signal::TERM);
                 // A stopped process would not hear of it until somebody continued it.
-                self.guard.group.signal(Signal::CONT);
+                self.signal_group(Signal::CONT);
             }
             if self.gone_within(stage, bound).await {
                 return self.sweep(stage, end).await;
@@ -186,7 +182,7 @@ impl Process {
     async fn sweep(&mut self, stage: Stage, end: Instant) -> Teardown {
         let sweep = self.guard.sweep((end - Instant::now()).mul_f64(SEARCH));
         if stage == Stage::Kill {
-            self.guard.group.signal(Signal::KILL);
+            self.signal_group(Signal::KILL);
         }
         // It keeps to its time; a thread that gets none to run must not hold us up.
         let report = timeout_at(end, sweep).await.ok().and_then(Result::ok);

@@ -2,6 +2,8 @@
 # Stdin is the host's lifeline: a line is a farewell, an end without one is the host's death. The signals of a terminal are
 # ignored from the start.
 command -v grep >/dev/null || exit 127
+# In the table of another PID namespace the numbers mean others.
+read -r self _ < /proc/self/stat && [ "$self" = $$ ] || exit 127
 if read -r farewell; then exit 0; fi
 
 # Sets $found to those that bear a tag of the host and are not dead. A process whose first thread has ended is a zombie to

@@ -110,7 +110,7 @@ fn what_was_killed_is_told_and_what_was_never_started_is_counted() {
 #[test]
 fn how_a_child_ended_is_known_where_the_program_was_started_deaf_to_it() {
     let script = r#"trap "" CHLD; exec "$0" run x -- sh -c "echo part; exit 3""#;
-    let mut command = program("sh");
+    let mut command = program("bash");
     command.args(["-c", script, env!("CARGO_BIN_EXE_subagents")]).env("SUBAGENTS__LEDGER", "false");
     let output = wait(command.spawn().expect("it starts"), Vec::new());
     let told = String::from_utf8(output.stderr).expect("text");

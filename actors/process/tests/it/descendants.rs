@@ -30,6 +30,10 @@ const ESCAPES: &[(&str, &str)] = &[
         "with the variable only",
         r#"ulimit -m unlimited; ulimit -x unlimited 2>/dev/null; setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
     ),
+    (
+        "with a tag of somebody else's in one limit",
+        r#"prlimit --rss=2000000000680000000:unlimited setsid sh -c 'setsid sh -c "sleep 1000; :" "$0" & exit 0' "$0"; echo up; read x"#,
+    ),
     ("whose parent is gone", r#"(setsid sh -c 'sleep 1000; :' "$0" &) ; echo up; read x"#),
 ];
 
@@ -256,5 +260,59 @@ async fn who_cannot_look_does_not_say_that_nobody_is_left() {
     assert!(teardown.is_leaked(), "{teardown:?}");
     assert!(!marker.alive().is_empty());
     assert!(!process.terminate(Ladder::default()).await.is_leaked());
+    assert_eq!(marker.alive(), [""; 0]);
+}
+
+#[tokio::test]
+async fn in_the_table_of_another_namespace_nobody_is_touched_and_nobody_is_said_to_be_gone() {
+    const TEST: &str =
+        "descendants::in_the_table_of_another_namespace_nobody_is_touched_and_nobody_is_said_to_be_gone";
+    let marker = if let Ok(text) = std::env::var("IN_A_NAMESPACE") {
+        Marker::of(text)
+    } else {
+        let marker = Marker::fresh();
+        // Without a /proc of its own. Only the superuser may, and not everywhere.
+        #[expect(clippy::disallowed_methods, reason = "it is this test program")]
+        let output = std::process::Command::new("unshare")
+            .args(["--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env("IN_A_NAMESPACE", marker.text())
+            .output()
+            .unwrap();
+        let told =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(told.contains("1 passed") || told.contains("unshare failed"), "{told}");
+        until("the namespace took them along", || marker.alive().is_empty());
+        return;
+    };
+    let mut process = started(ESCAPES[1].1, &marker).await;
+    let teardown = process.terminate(Ladder::new(SHORT, SHORT, Duration::from_millis(300))).await;
+    assert!(teardown.is_leaked(), "{teardown:?}");
+}
+
+#[tokio::test]
+async fn where_exits_are_taken_away_the_tag_is_left_to_go_by() {
+    const TEST: &str = "descendants::where_exits_are_taken_away_the_tag_is_left_to_go_by";
+    if std::env::var_os("DEAF_TO_EXITS").is_none() {
+        #[expect(clippy::disallowed_methods, reason = "it is this test program")]
+        let output = std::process::Command::new("bash")
+            .args(["-c", "trap '' CHLD; exec \"$0\" --exact \"$1\" --nocapture"])
+            .arg(std::env::current_exe().unwrap())
+            .arg(TEST)
+            .env("DEAF_TO_EXITS", "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let marker = Marker::fresh();
+    let script = r#"sh -c 'trap "" TERM; sleep 1000; :' "$0" & echo up; exit 0"#;
+    let mut process = started(script, &marker).await;
+    assert_eq!(process.wait().await, subagents_process::Exit::Unknown);
+    assert!(!marker.alive().is_empty());
+    let Teardown::Gone { exit, .. } = process.terminate(Ladder::default()).await else { panic!() };
+    assert_eq!(exit, subagents_process::Exit::Unknown);
     assert_eq!(marker.alive(), [""; 0]);
 }

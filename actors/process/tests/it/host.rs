@@ -42,6 +42,14 @@ fn a_host_for_the_others() {
             let (_, lines) = first_line(&mut process).await;
             family.push((process, lines));
         }
+        if role == "disposes" {
+            for (process, _) in &mut family {
+                let short = Duration::from_millis(50);
+                let teardown =
+                    process.terminate(subagents_process::Ladder::new(short, short, PATIENCE)).await;
+                assert!(!teardown.is_leaked(), "{teardown:?}");
+            }
+        }
         println!("\nready {}", watchdog());
         match role {
             "exits" => std::process::exit(0),
@@ -196,10 +204,10 @@ async fn the_watchdog_goes_with_the_last_who_needs_it_and_leaves_no_zombie() {
 }
 
 /// This test program as a child of ours that is a host itself.
-async fn nested_host(marker: &Marker) -> (subagents_process::Process, subagents_process::Lines) {
+async fn nested_host(role: &str, marker: &Marker) -> (subagents_process::Process, subagents_process::Lines) {
     let mut process = Command::new(std::env::current_exe().unwrap(), "/")
         .args(["--exact", "host::a_host_for_the_others", "--nocapture"])
-        .env(ROLE, format!("waits {}", marker.text()))
+        .env(ROLE, format!("{role} {}", marker.text()))
         .stdin_piped()
         .spawn()
         .unwrap();
@@ -211,7 +219,7 @@ async fn nested_host(marker: &Marker) -> (subagents_process::Process, subagents_
 #[tokio::test]
 async fn a_nested_host_is_ended_with_all_that_it_started() {
     let marker = Marker::fresh();
-    let (mut process, _lines) = nested_host(&marker).await;
+    let (mut process, _lines) = nested_host("waits", &marker).await;
     until("all are up", || marker.alive().len() >= 12);
     let short = Duration::from_millis(50);
     let teardown = process.terminate(subagents_process::Ladder::new(short, short, PATIENCE)).await;
@@ -222,7 +230,7 @@ async fn a_nested_host_is_ended_with_all_that_it_started() {
 #[tokio::test]
 async fn a_nested_host_that_is_killed_leaves_to_its_watchdog_what_has_its_variable_and_to_us_the_rest() {
     let marker = Marker::fresh();
-    let (mut process, _lines) = nested_host(&marker).await;
+    let (mut process, _lines) = nested_host("waits", &marker).await;
     until("all are up", || marker.alive().len() >= 12);
     process.kill();
     process.wait().await;
@@ -231,4 +239,14 @@ async fn a_nested_host_that_is_killed_leaves_to_its_watchdog_what_has_its_variab
     until("its watchdog has done what it can", || marker.alive().iter().all(washed));
     assert!(!process.terminate(subagents_process::Ladder::default()).await.is_leaked());
     assert_eq!(marker.alive(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_nested_host_ends_what_it_started_without_those_above() {
+    let marker = Marker::fresh();
+    let (mut process, _lines) = nested_host("disposes", &marker).await;
+    // It is there still, and of its families nobody is, with or without an environment.
+    assert!(alive(process.id()));
+    assert_eq!(marker.alive(), [""; 0]);
+    assert!(!process.terminate(subagents_process::Ladder::default()).await.is_leaked());
 }

@@ -106,7 +106,7 @@ async fn one_dead_host_whose_folder_cannot_be_removed_keeps_no_other_from_being_
         return;
     }
     let temp = tempfile::tempdir().unwrap();
-    for host in ["200000000001", "200000000002"] {
+    for host in ["200000000068", "200000000169"] {
         let old = temp.path().join(host);
         // In the way of the removal, as a file that a network file system keeps would be.
         fs::create_dir_all(old.join("stray")).unwrap();
@@ -152,14 +152,24 @@ async fn records_of_another_boot_and_torn_ones_are_told_and_nobody_is_signalled(
     let temp = tempfile::tempdir().unwrap();
     // A process whose number stands in the records, and is none of theirs.
     let mut innocent = Command::new("sleep", "/").arg("1000").spawn().unwrap();
-    let old = temp.path().join("200000000001");
+    let old = temp.path().join("200000000068");
     fs::create_dir(&old).unwrap();
     let host = r#"{"boot":"of another boot","pid":PID,"start":1}"#.replace("PID", &innocent.id().to_string());
     fs::write(old.join("host.json"), host).unwrap();
     let child = r#"{"pid":PID,"program":"/bin/x","note":null,"started_ms":1000}"#;
-    fs::write(old.join("2000000000010000000.json"), child.replace("PID", &innocent.id().to_string()))
+    fs::write(old.join("2000000000680000000.json"), child.replace("PID", &innocent.id().to_string()))
         .unwrap();
-    fs::write(old.join("2000000000010000001.json"), &child[..20]).unwrap();
+    fs::write(old.join("2000000000680000001.json"), &child[..20]).unwrap();
+    // Nothing that a ledger has written, whatever it is called: not to be waited for, followed, or removed.
+    let strange = temp.path().join("200000000270");
+    fs::create_dir(&strange).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    let made = std::process::Command::new("mkfifo").arg(strange.join("host.json")).status().unwrap();
+    assert!(made.success());
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(elsewhere.path().join("host.json"), r#"{"boot":"x","pid":1,"start":1}"#).unwrap();
+    fs::write(elsewhere.path().join("package.json"), "{}").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), temp.path().join("200000000371")).unwrap();
     // Not ours to remove.
     fs::create_dir(temp.path().join("else")).unwrap();
     fs::write(temp.path().join("else").join("host.json"), "{}").unwrap();
@@ -172,5 +182,9 @@ async fn records_of_another_boot_and_torn_ones_are_told_and_nobody_is_signalled(
     assert!(alive(innocent.id()));
     drop(ledger);
     innocent.terminate(Ladder::default()).await;
-    assert_eq!(files(temp.path()), ["else/host.json"]);
+    assert_eq!(files(elsewhere.path()).len(), 2);
+    fs::remove_file(temp.path().join("200000000371")).unwrap();
+    let mut left = files(temp.path());
+    left.sort();
+    assert_eq!(left, ["200000000270/host.json", "else/host.json"]);
 }

@@ -99,6 +99,10 @@ impl Marker {
         Self(format!("marked-{}-{}-", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))
     }
 
+    pub(crate) fn of(text: String) -> Self {
+        Self(text)
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
