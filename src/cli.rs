@@ -23,7 +23,10 @@ use std::{
     path::Path,
     process::ExitCode,
 };
-use subagents::config::{Config, Lookup};
+use subagents::{
+    config::{Config, Lookup},
+    sanitised,
+};
 
 /// Usage or configuration.
 const EXIT_USAGE: u8 = 2;
@@ -39,8 +42,10 @@ pub(crate) fn main() -> ExitCode {
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => {
+            let plain = error.render().to_string();
+            let clean = sanitised(&plain);
             // Help and version come this way, too. Nobody is left to tell where it cannot be printed.
-            let _ = error.print();
+            let _ = if plain == clean { error.print() } else { io::stderr().write_all(clean.as_bytes()) };
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
         }
     };
@@ -48,6 +53,7 @@ pub(crate) fn main() -> ExitCode {
     match go(args) {
         Ok(code) => ExitCode::from(code),
         Err(UsageError(message)) => {
+            let message = sanitised(&message);
             let _ = writeln!(io::stderr(), "error: {message}\n\nFor more information, try '{help}'.");
             ExitCode::from(EXIT_USAGE)
         }

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use subagents::{Node, NodeId, NodeKind, Phase, SubagentService, Tree};
+use subagents::{Node, NodeId, NodeKind, Phase, SubagentService, Tree, sanitised};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 /// How often what is drawn in place is drawn again.
@@ -192,7 +192,7 @@ impl Display {
     pub(crate) fn note(&self, message: &str) {
         self.bar.suspend(|| {
             // Without a stderr there is nobody to tell.
-            let _ = writeln!(io::stderr(), "{}", message.trim_end());
+            let _ = writeln!(io::stderr(), "{}", sanitised(message.trim_end()));
         });
     }
 

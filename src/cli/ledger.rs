@@ -77,16 +77,16 @@ fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 
 fn report(reaped: &Reaped) -> String {
     let mut text = String::new();
-    let mut hosts: BTreeMap<u32, Vec<&Leftover>> = BTreeMap::new();
+    let mut hosts: BTreeMap<(u32, bool), Vec<&Leftover>> = BTreeMap::new();
     for left in &reaped.interrupted {
-        hosts.entry(left.host).or_default().push(left);
+        hosts.entry((left.host, left.killed)).or_default().push(left);
     }
-    for (host, left) in hosts {
+    for ((host, killed), left) in hosts {
+        let (what, under_way) =
+            if killed { ("was killed with", " under way") } else { ("could not end all of", "") };
         let (count, noun) = (left.len(), if left.len() == 1 { "delegation" } else { "delegations" });
-        let _ = writeln!(
-            text,
-            "subagents: an earlier run (process {host}) was killed with {count} {noun} under way:"
-        );
+        let _ =
+            writeln!(text, "subagents: an earlier run (process {host}) {what} {count} {noun}{under_way}:");
         for left in left.iter().take(TOLD) {
             let _ = writeln!(text, "  {}", described(left));
         }

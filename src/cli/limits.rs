@@ -1,6 +1,11 @@
 //! Open files: many children at once need more of them than a shell allows at first.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    io,
+    sync::{Arc, Barrier},
+    thread,
+};
 
 /// What the program itself has open.
 const OURS: u64 = 64;
@@ -15,6 +20,38 @@ pub(crate) fn make_room(jobs: usize) {
         // Where it is refused, a start that finds no room says so.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
+}
+
+/// What the program starts of its own beside the runtime's workers.
+const OUR_THREADS: usize = 4;
+
+/// Whether there is room for the program's threads. The runtime starts its own as if there always were.
+pub(crate) fn room_for_threads() -> io::Result<()> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let gate = Arc::new(Barrier::new(workers + OUR_THREADS + 1));
+    let (mut threads, mut refused) = (Vec::new(), None);
+    for _ in 0..workers + OUR_THREADS {
+        let waiting = gate.clone();
+        // They are alive at once, or it would say nothing.
+        match thread::Builder::new().stack_size(64 * 1024).spawn(move || waiting.wait()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    if let Some(error) = refused {
+        let advice = "there is no room for its threads; end other programs, or raise ulimit -u";
+        // Those that wait for the others end with the program.
+        return Err(io::Error::new(error.kind(), format!("{error}: {advice}")));
+    }
+    gate.wait();
+    for thread in threads {
+        // They do nothing that could fail.
+        let _ = thread.join();
+    }
+    Ok(())
 }
 
 /// The soft limit that is wanted, where it is not what there is. `None` in a limit is none at all.

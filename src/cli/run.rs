@@ -46,6 +46,7 @@ const EXIT_INPUT: u8 = 2;
 pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
     limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)));
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
+    limits::room_for_threads().map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     let code = runtime.block_on(async {
         match Session::begin(plan, failed).await? {

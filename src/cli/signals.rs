@@ -45,6 +45,8 @@ impl Signals {
             std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status));
         // Where the program was started with it ignored, the system would let nobody know how a child ended.
         drop(signal(SignalKind::child())?);
+        // A file that may not grow is an error of the write, not the program's end.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

@@ -144,7 +144,9 @@ pub(super) struct Faults(Vec<ConfigFault>);
 
 impl Faults {
     pub(super) fn push(&mut self, kind: ConfigFaultKind, place: &ConfigPlace, message: impl Into<String>) {
-        self.0.push(ConfigFault { kind, place: place.clone(), message: message.into() });
+        // Names and paths of a file are in it: one line, which steers no terminal.
+        let message = sanitised(&message.into()).replace(['\n', '\t'], " ");
+        self.0.push(ConfigFault { kind, place: place.clone(), message });
     }
 
     /// Those of a file in the order of its lines, then the others as they were found.

@@ -111,3 +111,62 @@ fn a_second_signal_leaves_nobody_outside_the_group() {
     let ended = run.end();
     assert_eq!((ended.code, ended.left), (Some(143), vec![]));
 }
+
+#[test]
+fn garbage_in_the_ledger_is_not_waited_for_and_steers_no_terminal() {
+    let state = tempfile::tempdir().unwrap();
+    let host = state.path().join("subagents").join("ledger").join("200000000068");
+    fs::create_dir_all(&host).unwrap();
+    fs::write(host.join("host.json"), r#"{"boot":"another","pid":7,"start":1,"ended":true}"#).unwrap();
+    let child = r#"{"pid":1,"program":"/x/\u001b[31mred\nline","note":"run\u202e","started_ms":18446744073709551615}"#;
+    fs::write(host.join("2000000000680000001.json"), child).unwrap();
+    let made = super::support::program("mkfifo").arg(host.join("2000000000680000002.json")).status().unwrap();
+    assert!(made.success());
+    let ended = subagents(["run", "x", "--", "echo", "fine"])
+        .env("SUBAGENTS__LEDGER", "true")
+        .env("XDG_STATE_HOME", state.path().to_str().unwrap())
+        .end();
+    assert_eq!((ended.code, &*ended.out), (Some(0), "fine\n"));
+    assert!(
+        ended.err.starts_with("subagents: an earlier run (process 7) could not end all of 2 delegations:\n")
+    );
+    assert!(ended.err.contains("/x/red line, run\n") && !ended.err.contains('\u{1b}'), "{}", ended.err);
+}
+
+#[test]
+fn where_a_file_may_not_grow_that_is_an_error_and_not_the_end() {
+    let state = tempfile::tempdir().unwrap();
+    let script = r#"ulimit -f 0; exec "$0" run x -- echo fine"#;
+    let mut command = super::support::program("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_subagents")]).env("XDG_STATE_HOME", state.path());
+    let output = super::support::wait(command.spawn().unwrap(), Vec::new());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "fine\n");
+}
+
+#[test]
+fn nothing_that_is_told_of_a_configuration_steers_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    for text in [
+        "ledger = \"/proc/\\u001b[31mX\\u202e\"\n",
+        "[providers.\"a\\nb\\u001b[31m\"]\nkind = \"exec\"\ncommand = [\"x\"]\n",
+        "\"\\u001b[31m\\u202ekey\" = 1\n",
+    ] {
+        fs::write(folder.path().join("subagents.toml"), text).unwrap();
+        let mut run = subagents(["run", "x", "--", "echo", "fine"]).directory(folder.path());
+        run = run.unset("SUBAGENTS__LEDGER");
+        let ended = run.end();
+        assert_eq!(ended.code, Some(2), "{text}: {ended:?}");
+        assert!(!ended.err.contains(['\u{1b}', '\u{202e}']), "{}", ended.err);
+        assert_eq!(ended.err.matches("error: ").count(), 1, "{}", ended.err);
+    }
+    for args in [
+        &["run", "--each", "/no/\u{1b}[31m", "--", "x"][..],
+        &["run", "x", "--cwd", "/no/\u{1b}[31m", "--", "x"],
+    ] {
+        let ended = subagents(args).end();
+        assert!(ended.code == Some(2) && !ended.err.contains('\u{1b}'), "{ended:?}");
+    }
+    let ended = subagents(["ru\u{202e}n"]).end();
+    assert!(ended.code == Some(2) && !ended.err.contains('\u{202e}'), "{ended:?}");
+}
