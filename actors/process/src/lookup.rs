@@ -53,7 +53,8 @@ pub(crate) fn find_program(program: &OsStr, cwd: &Path, path: Option<&OsStr>) ->
             let file = directory.join(program);
             match runnable(&file) {
                 Ok(()) => return Ok(file),
-                Err(None) => {}
+                // Whether it is in a directory that is closed to us cannot be known, and does not matter.
+                Err(None | Some(CLOSED)) => {}
                 Err(Some(reason)) => {
                     refused.get_or_insert(SpawnError::NotExecutable { program: file, reason });
                 }
@@ -66,12 +67,12 @@ pub(crate) fn find_program(program: &OsStr, cwd: &Path, path: Option<&OsStr>) ->
     }))
 }
 
+const CLOSED: &str = "a directory on the way to it may not be entered; check its permissions";
+
 /// Whether the file can be run; `Err(None)` says that there is none.
 fn runnable(file: &Path) -> Result<(), Option<&'static str>> {
     match std::fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Err(Some("a directory on the way to it may not be entered; check its permissions"))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Some(CLOSED)),
         Err(_) => Err(None),
         Ok(metadata) if metadata.is_dir() => Err(Some("it is a directory; name the program in it")),
         Ok(metadata) if !metadata.is_file() => Err(Some("it is not a regular file; name a program")),

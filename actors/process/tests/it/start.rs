@@ -19,7 +19,7 @@ fn file(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
 fn error(command: &Command) -> SpawnError {
     // A sibling test may fork while a file that we have just written is still open in it: "text file busy".
     loop {
-        let error = command.spawn().unwrap_err();
+        let error = command.spawn().expect_err(&format!("{command:?}"));
         let busy = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
         if busy.is_none_or(|busy| busy.kind() != std::io::ErrorKind::ExecutableFileBusy) {
             return error;
@@ -36,12 +36,17 @@ async fn each_start_error_is_typed_and_says_what_to_do() {
     let script = file(dir, "script", "#!/no/such/interpreter -x\n", 0o755);
     let env_script = file(dir, "env-script", "#!/usr/bin/env -S no-such-interpreter --flag\n", 0o755);
     let long = "x".repeat(128 * 1024);
+    let closed = dir.join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
 
     let cases = [
         (Command::new("/no/such/program", "/"), "PROGRAM_NOT_FOUND", "/no/such/program does not exist"),
         (Command::new("./absent", dir), "PROGRAM_NOT_FOUND", "correct the path"),
         (Command::new("no-such-program", "/").env("PATH", "/bin:/x"), "NOT_ON_PATH", "PATH (/bin:/x)"),
         (Command::new("", "/"), "NOT_ON_PATH", "install it"),
+        // Whoever may enter it or not: it is not there.
+        (Command::new("no-such-program", "/").env("PATH", &closed), "NOT_ON_PATH", "install it"),
         // The child's PATH counts, and its relative entries do not.
         (Command::new("sh", "/").env("PATH", "/x:bin:"), "NOT_ON_PATH", "PATH (/x:bin:)"),
         (Command::new(&plain, "/"), "NOT_EXECUTABLE", "chmod +x"),
@@ -63,7 +68,7 @@ async fn each_start_error_is_typed_and_says_what_to_do() {
     for (command, code, part) in cases {
         let error = error(&command);
         let text = error.to_string();
-        assert_eq!(error.code(), code, "{text}");
+        assert_eq!(error.code(), code, "{command:?}: {text}");
         assert!(text.contains(part), "{text}");
         assert!(!text.ends_with('.'), "{text}");
         assert_eq!(error.source().is_some(), code == "SPAWN_FAILED", "{text}");
