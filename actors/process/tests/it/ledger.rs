@@ -34,7 +34,8 @@ async fn c01_what_a_host_and_its_watchdog_could_not_end_is_ended_by_the_next_hos
     let (mut other, _, _other_lines) = host_with_ledger("waits", &living, Some(temp.path()));
     until("all are up", || dead.alive().len() >= 12 && living.alive().len() >= 12);
     let before = living.alive().len();
-    // Nobody is left to end them.
+    // Nobody is left to end them: the host cannot start another watchdog.
+    kill_process(pid(child.id()), Signal::STOP).unwrap();
     kill_process(pid(watchdog), Signal::KILL).unwrap();
     until("the watchdog is dead", || !alive(watchdog));
     child.kill().unwrap();
