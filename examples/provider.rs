@@ -73,7 +73,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         [("upper", "the smallest provider"), ("countdown", "5"), ("countdown", "0"), ("countdown", "x")]
     {
         match service.delegate(provider, StartRequest::new(&root, Content::text(prompt))).await {
-            Ok(result) => say(&format!("{provider}({prompt}): {} {}", result.stop_reason, result.text())),
+            Ok(result) => {
+                let why = result.diagnostic.as_ref().map(|why| format!(" [{why}]")).unwrap_or_default();
+                say(&format!("{provider}({prompt}): {}{why} {}", result.stop_reason, result.text()));
+            }
             Err(error) => say(&format!("{provider}({prompt}): {}: {error}", error.code())),
         }
     }

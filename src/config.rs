@@ -120,7 +120,13 @@ impl LedgerConfig {
         if !item.is_text() {
             return Err(item.expected("true, false or a folder in quotes"));
         }
-        provider::absolute(item, directory).map(Self::Folder)
+        // A word is more likely a misspelt true or false.
+        if section::text(item)?.contains('/') {
+            return provider::absolute(item, directory).map(Self::Folder);
+        }
+        Err(item.wrong(
+            "give a folder as a path with a slash in it, like \"./ledger\", or true or false without quotes",
+        ))
     }
 }
 

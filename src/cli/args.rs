@@ -150,7 +150,13 @@ impl Args {
             }
         }
         // After `--` there is the command, whatever the parser suggests.
-        let tip = "a prompt that begins with `-` can be piped to stdin".to_owned();
+        let wrong = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        let tip = if wrong.starts_with('-') {
+            "a prompt that begins with `-` can be piped to stdin"
+        } else {
+            "a prompt is one argument, in quotes; the program that does the work comes after `--`"
+        };
+        let tip = tip.to_owned();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         Err(error)
     }
@@ -198,6 +204,16 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_without_quotes_is_told() {
+        let args = ["subagents", "run", "Review", "the", "diff", "--", "cat"].map(Into::into);
+        let error = Args::read(args).expect_err("one argument too many").to_string();
+        assert!(
+            error.contains("'the'") && error.contains("in quotes") && !error.contains("piped"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_prompt_may_begin_with_a_dash_and_a_misspelt_option_is_no_prompt() {
         let parse = |args: &[&str]| {
             Args::read(["subagents", "run"].iter().chain(args).map(Into::into)).map(|args| {
@@ -220,6 +236,7 @@ mod tests {
             &["-x", "--", "cat"],
         ] {
             let error = parse(args).expect_err("no such option").to_string();
+            assert!(error.contains("can be piped to stdin"), "{error}");
             assert!(error.contains(args.iter().find(|arg| arg.starts_with('-')).expect("one")), "{error}");
         }
     }

@@ -151,7 +151,9 @@ impl Display {
             }
             Show::TreeLog => {
                 let nodes = revisions(tree);
-                if nodes != self.printed {
+                // A tree without a run says nothing.
+                let runs = tree.nodes.iter().any(|node| node.kind == NodeKind::Run);
+                if runs && nodes != self.printed {
                     self.printed = nodes;
                     self.note(&bounded(&tree.to_string(), LOGGED_LINES));
                 }
@@ -174,9 +176,14 @@ impl Display {
 
     /// Draws the bar, below what is `above` it.
     fn draw(&self, above: String, status: &Status, columns: usize) {
+        // What the terminal echoes of a Ctrl-C stands behind it, and must not go on to the next line.
+        let columns = columns.saturating_sub(2);
         let (text, total) = status.fit(columns);
         let above = if above.is_empty() { above } else { above + "\n" };
-        let bar = if total.is_some() { "[{wide_bar}] " } else { "" };
+        let bar = match total {
+            Some(_) => format!("[{{bar:{}}}] ", columns.saturating_sub(text.chars().count() + 3)),
+            None => String::new(),
+        };
         // The text goes with the style, so that all of it is drawn at once.
         let style = style(&format!("{{above}}{bar}{{status}}"))
             .with_key("above", shows(above))

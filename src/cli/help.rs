@@ -58,6 +58,7 @@ Configuration:
   subagents.toml, in the directory this is called in or the nearest one above
   it, else subagents/subagents.toml in $XDG_CONFIG_HOME or ~/.config:
     default_provider = \"some-agent\"
+    ledger = false       # or a folder: what is started is recorded there
     [defaults]
     timeout = \"5m\"       # idle_timeout, start_timeout, jobs
     [providers.some-agent]
@@ -70,7 +71,9 @@ Configuration:
 
 Signals:
   The first of Ctrl-C, SIGTERM and SIGHUP cancels everything and waits for the
-  teardown; the second kills.
+  teardown: a program has 1 s from the end of its input and 2 s from SIGTERM.
+  The second kills. Where this program is killed itself, its watchdog ends all
+  that it started, and the next run tells what was under way (the ledger).
 
 Exit codes:
   0    everything completed

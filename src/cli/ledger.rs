@@ -1,7 +1,13 @@
 //! The program's ledger: kept unless it is told otherwise, and read at the start for what an earlier run left.
 
 use crate::cli::plan::UsageError;
-use std::{collections::BTreeMap, ffi::OsString, fmt::Write as _, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt::Write as _,
+    path::PathBuf,
+    time::{Duration, UNIX_EPOCH},
+};
 use subagents::{
     bounded,
     config::LedgerConfig,
@@ -81,7 +87,8 @@ fn report(reaped: &Reaped) -> String {
     for left in &reaped.interrupted {
         hosts.entry((left.host, left.killed)).or_default().push(left);
     }
-    for ((host, killed), left) in hosts {
+    for ((host, killed), mut left) in hosts {
+        left.sort_by_key(|left| left.started);
         let (what, under_way) =
             if killed { ("was killed with", " under way") } else { ("could not end all of", "") };
         let (count, noun) = (left.len(), if left.len() == 1 { "delegation" } else { "delegations" });
@@ -114,8 +121,19 @@ fn report(reaped: &Reaped) -> String {
 fn described(left: &Leftover) -> String {
     let clean = |text: &str| bounded(&sanitised(text).replace(['\n', '\t'], " "), 120);
     let program = if left.program.is_empty() { "a program".to_owned() } else { clean(&left.program) };
-    let note = left.note.as_deref().map(|note| format!(", {}", clean(note))).unwrap_or_default();
-    format!("{program}{note}")
+    let note = left.note.as_deref().map(|note| format!("{}: ", clean(note))).unwrap_or_default();
+    let ago = left.started.elapsed().ok().filter(|_| left.started > UNIX_EPOCH);
+    let ago = ago.map(|ago| format!(", started {} ago", duration(ago))).unwrap_or_default();
+    format!("{note}{program}{ago}")
+}
+
+fn duration(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ ..7_200 => format!("{}m", seconds / 60),
+        seconds @ ..172_800 => format!("{}h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
 }
 
 #[cfg(test)]

@@ -343,7 +343,7 @@ impl Session {
         };
         let (report, _) = tokio::join!(self.service.shutdown(NO_GRACE), timeout(AFTERMATH, outcomes));
         // What had no time to see its child go says that it may have left something; here is seen that it has not.
-        let gone = timeout(AFTERMATH, self.host.idle()).await.is_ok();
+        let gone = timeout(AFTERMATH, self.host.idle()).await.is_ok_and(|all| all);
         let (lines, tally, style, writer) = (&mut self.lines, &mut self.tally, &self.style, &self.writer);
         let mut waiting = self.waiting.take();
         let rendered: Vec<_> = items

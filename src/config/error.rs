@@ -97,7 +97,7 @@ impl fmt::Display for ConfigFault {
 
 /// Why there is no configuration: every fault that was found, in the order in which they stand. `Display` has a line
 /// for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     first: ConfigFault,
     more: Vec<ConfigFault>,
@@ -133,6 +133,13 @@ impl fmt::Display for ConfigError {
             0 => Ok(()),
             left => write!(f, "\n… and {left} more"),
         }
+    }
+}
+
+// What a `main` prints that returns it: the messages, as for people.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -149,7 +149,10 @@ fn ours(path: &Path, file: &File) -> Result<(), ConfigError> {
     match (us, owner) {
         (Ok(us), Ok(owner)) if owner != us && owner != 0 => Err(ConfigError::unreadable(
             path,
-            format!("it belongs to another user ({owner}); name it with --config if it is to be trusted"),
+            format!(
+                "it belongs to another user ({owner}); name it with --config if it is to be trusted, or another one \
+                 (/dev/null) if not"
+            ),
         )),
         _ => Ok(()),
     }

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use subagents_process::Exit;
+use subagents_process::{Exit, Masker, Secrets};
 use subagents_seam::{Details, Diagnostic, StopReason, SubagentResult, Truncation};
-
-use crate::redact::{Masked, Secrets};
 
 /// Gathers the answer. A character that is cut in two by the portions is put together again; bytes that are no
 /// UTF-8 become U+FFFD.
@@ -14,7 +12,7 @@ pub(crate) struct Answer {
     /// The most that may come in all.
     max_total: u64,
     text: String,
-    masked: Masked,
+    masker: Masker,
     /// The beginning of a character that is not whole yet: three bytes at most.
     torn: Vec<u8>,
     total: u64,
@@ -33,21 +31,16 @@ impl fmt::Debug for Answer {
 
 impl Answer {
     /// Keeps at most `limit` bytes of text and counts the rest, up to `max_total`. Masks secrets.
-    pub(crate) fn new(limit: usize, max_total: u64, secrets: Secrets) -> Self {
+    pub(crate) fn new(limit: usize, max_total: u64, secrets: &Secrets) -> Self {
         Self {
             limit,
             max_total,
             text: String::new(),
-            masked: Masked::new(secrets),
+            masker: secrets.masker(),
             torn: Vec::new(),
             total: 0,
             full: false,
         }
-    }
-
-    /// Masks secrets in other words of the same program.
-    pub(crate) fn mask(&self, text: &str) -> String {
-        self.masked.mask(text).into_owned()
     }
 
     /// Whether more came than may come in all.
@@ -60,15 +53,21 @@ impl Answer {
         let start = self.text.len();
         self.total += portion.len() as u64;
         if !self.full {
-            if self.torn.is_empty() {
-                self.decode(portion);
-            } else {
-                let mut bytes = std::mem::take(&mut self.torn);
-                bytes.extend_from_slice(portion);
-                self.decode(&bytes);
-            }
+            // Before it is decoded or cut: a secret is known as a whole only.
+            let masked = self.masker.push(portion);
+            self.take(&masked);
         }
         &self.text[start..]
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.torn.is_empty() {
+            self.decode(bytes);
+        } else {
+            let mut whole = std::mem::take(&mut self.torn);
+            whole.extend_from_slice(bytes);
+            self.decode(&whole);
+        }
     }
 
     fn decode(&mut self, mut bytes: &[u8]) {
@@ -89,15 +88,9 @@ impl Answer {
         }
     }
 
-    /// Takes in text, as far as it is known to be no secret.
-    fn keep(&mut self, text: &str) {
-        let text = self.masked.push(text);
-        self.add(&text);
-    }
-
     /// Adds what fits, on a character boundary. Once something did not fit, nothing after it is kept: an answer
     /// has an end, no holes.
-    fn add(&mut self, text: &str) {
+    fn keep(&mut self, text: &str) {
         if self.full {
             return;
         }
@@ -136,11 +129,11 @@ impl Answer {
     }
 
     fn into_result(mut self, stop_reason: StopReason) -> SubagentResult {
+        let waiting = self.masker.finish();
+        self.take(&waiting);
         if !std::mem::take(&mut self.torn).is_empty() {
             self.keep("\u{fffd}");
         }
-        let waiting = self.masked.finish();
-        self.add(&waiting);
         let mut details = Details::default();
         details.truncated = self.full.then(|| Truncation::new(self.text.len() as u64, self.total));
         SubagentResult::new(stop_reason, self.text).with_details(details)
@@ -154,12 +147,6 @@ pub(crate) struct LastWords {
     pub(crate) all: String,
     /// What came after the last output, which tells best why it ended.
     pub(crate) late: String,
-}
-
-impl LastWords {
-    pub(crate) fn masked(self, mask: impl Fn(&str) -> String) -> Self {
-        Self { all: mask(&self.all), late: mask(&self.late) }
-    }
 }
 
 impl fmt::Display for LastWords {
@@ -190,7 +177,7 @@ mod tests {
     use super::*;
 
     fn answer(limit: usize, portions: &[&[u8]]) -> (Vec<String>, SubagentResult) {
-        let mut answer = Answer::new(limit, u64::MAX, Secrets::default());
+        let mut answer = Answer::new(limit, u64::MAX, &Secrets::default());
         let streamed = portions.iter().map(|portion| answer.push(portion).to_owned()).collect();
         (streamed, answer.aborted())
     }
@@ -217,7 +204,7 @@ mod tests {
         let ended = |exit, stderr: &str| {
             let stderr = LastWords { all: format!("old\n{stderr}"), late: stderr.to_owned() };
             let stderr = if stderr.late.trim().is_empty() { LastWords::default() } else { stderr };
-            let mut answer = Answer::new(10, u64::MAX, Secrets::default());
+            let mut answer = Answer::new(10, u64::MAX, &Secrets::default());
             answer.push(b"part");
             answer.ended("prog", exit, &stderr)
         };
@@ -245,7 +232,7 @@ mod tests {
 
     #[test]
     fn too_much_in_all_is_an_error_that_keeps_what_was_kept() {
-        let mut answer = Answer::new(4, 6, Secrets::default());
+        let mut answer = Answer::new(4, 6, &Secrets::default());
         answer.push(b"123456");
         assert!(!answer.is_over());
         answer.push(b"7");

@@ -73,11 +73,8 @@ impl Child for ExecChild {
             None => Ok(answer.aborted()),
             Some(End::TooMuch) => Ok(answer.too_much(&self.program)),
             Some(End::Exit(exit)) => {
-                let words = if exit.success() {
-                    LastWords::default()
-                } else {
-                    self.last_words(last_output).await.masked(|text| answer.mask(text))
-                };
+                let words =
+                    if exit.success() { LastWords::default() } else { self.last_words(last_output).await };
                 Ok(answer.ended(&self.program, exit, &words))
             }
         }
@@ -91,8 +88,11 @@ impl Child for ExecChild {
         }
         match self.process.terminate(Ladder::within(left)).await {
             Teardown::Gone { .. } => Closed::Clean,
+            Teardown::Leaked { members, .. } if members.is_empty() => Closed::Leaked(
+                format!("whether all that {} started is gone could not be seen in time", self.program).into(),
+            ),
             Teardown::Leaked { pid, members, .. } => Closed::Leaked(
-                format!("process group {pid} of {} is not gone; alive: {members:?}", self.program).into(),
+                format!("of {} (process {pid}), these are alive: {members:?}", self.program).into(),
             ),
             other => Closed::Leaked(format!("{}: {other:?}", self.program).into()),
         }

@@ -25,7 +25,6 @@ mod answer;
 mod child;
 mod prompt;
 mod provider;
-mod redact;
 
 pub use child::ExecChild;
 pub use provider::Exec;

@@ -5,13 +5,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use subagents_process::{Command, Host, SpawnError};
+use subagents_process::{Command, Host, Secrets, SpawnError};
 use subagents_seam::{FailureCode, Progress, ProviderFailure, StartContext, StartError, SubagentProvider};
 
 use crate::answer::Answer;
 use crate::child::ExecChild;
 use crate::prompt;
-use crate::redact::Secrets;
 
 /// The most text of an answer that is kept unless [`Exec::max_output`] says otherwise.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
@@ -151,13 +150,8 @@ impl Exec {
     ///
     /// What a start would say.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        self.command(cwd).check().map_err(|error| failure(error, false))
-    }
-
-    /// What must not come back from the program.
-    fn secrets(&self) -> Secrets {
-        let passed = self.pass_env.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
-        Secrets::of(self.env.iter().cloned().chain(passed))
+        let command = self.command(cwd);
+        command.check().map_err(|error| failure(error, false, &command.secrets()))
     }
 
     /// Without its arguments.
@@ -193,9 +187,10 @@ impl Exec {
         if !in_arguments {
             command = command.stdin_piped();
         }
-        let process = command.spawn().map_err(|error| failure(error, in_arguments))?;
+        let secrets = command.secrets();
+        let process = command.spawn().map_err(|error| failure(error, in_arguments, &secrets))?;
         let prompt = if in_arguments { String::new() } else { prompt };
-        let answer = Answer::new(self.max_output, self.max_total_output, self.secrets());
+        let answer = Answer::new(self.max_output, self.max_total_output, &secrets);
         Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, answer))
     }
 }
@@ -209,14 +204,15 @@ impl SubagentProvider for Exec {
 
     async fn start(&self, cx: StartContext) -> Result<ExecChild, StartError> {
         let place = Place { depth: cx.depth(), max_depth: cx.max_depth() };
-        let note = format!("run {} of {}", cx.run_id(), cx.provider());
+        let label = cx.label().map(|label| format!("{label}, ")).unwrap_or_default();
+        let note = format!("{label}run {} of {}", cx.run_id(), cx.provider());
         let child = self.launch(cx.prompt().to_text(), cx.cwd(), place, &note)?;
         cx.progress(Progress::Process { pid: child.pid(), program: child.program() });
         Ok(child)
     }
 }
 
-fn failure(error: SpawnError, in_arguments: bool) -> ProviderFailure {
+fn failure(error: SpawnError, in_arguments: bool, secrets: &Secrets) -> ProviderFailure {
     let code = match &error {
         SpawnError::PromptTooLong { bytes } if in_arguments => {
             return prompt::too_long(*bytes).with_source(error);
@@ -229,7 +225,7 @@ fn failure(error: SpawnError, in_arguments: bool) -> ProviderFailure {
         SpawnError::CwdNotUsable { .. } => FailureCode::CwdNotUsable,
         SpawnError::SpawnFailed { .. } | _ => FailureCode::SpawnFailed,
     };
-    ProviderFailure::new(code, error.to_string()).with_source(error)
+    ProviderFailure::new(code, secrets.mask(&error.to_string())).with_source(error)
 }
 
 #[cfg(test)]

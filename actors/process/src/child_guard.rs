@@ -1,6 +1,5 @@
 //! What holds a child from the moment it is there, and ends it when it is let go.
 
-use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,20 +37,19 @@ pub(crate) struct ChildGuard {
 
 impl ChildGuard {
     /// Of a child that was just started. `None` where it has no proper id, which cannot be.
-    pub(crate) fn new(child: Child, reaper: Arc<Reaper>, tag: Tag) -> Option<Self> {
+    pub(crate) fn new(
+        child: Child,
+        reaper: Arc<Reaper>,
+        tag: Tag,
+        mut record: Option<Record>,
+    ) -> Option<Self> {
+        if let Some(record) = &mut record {
+            record.started(child.id());
+        }
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
         let root = table::entry(pid.as_raw_nonzero().get()).map(|entry| entry.key);
         reaper.add_child();
-        Some(Self {
-            group: Group::new(pid),
-            child: Some(child),
-            pid,
-            reaper,
-            tag,
-            root,
-            record: None,
-            gone: false,
-        })
+        Some(Self { group: Group::new(pid), child: Some(child), pid, reaper, tag, root, record, gone: false })
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -62,18 +60,14 @@ impl ChildGuard {
         self.child.as_mut()
     }
 
-    /// Records the child in the ledger, where one is kept.
-    pub(crate) fn record(&mut self, program: &Path, note: Option<&str>) {
-        let id = u32::try_from(self.pid.as_raw_nonzero().get()).unwrap_or_default();
-        self.record = self.reaper.records().and_then(|records| records.record(self.tag, id, program, note));
-    }
-
     /// Reaps the child, whose exit is known.
     pub(crate) fn reap(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // An error says that somebody else has reaped it.
-            if let Ok(None) = child.try_wait() {
-                self.child = Some(child);
+            match child.try_wait() {
+                Ok(Some(_)) => {}
+                Ok(None) => self.child = Some(child),
+                // Somebody else has reaped it: nothing pins the number.
+                Err(_) => self.group.forget(),
             }
         }
     }

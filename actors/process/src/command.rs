@@ -10,6 +10,7 @@ use crate::environment::Environment;
 use crate::error::SpawnError;
 use crate::lookup;
 use crate::process::Process;
+use crate::secrets::Secrets;
 
 /// The longest single argument that Linux takes, its closing NUL included (`MAX_ARG_STRLEN`).
 const LONGEST_ARGUMENT: usize = 128 * 1024;
@@ -111,6 +112,13 @@ impl Command {
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
+    }
+
+    /// The secrets that the child is given: they are masked in its stderr.
+    pub fn secrets(&self) -> Secrets {
+        let passed = self.environment.pass.iter();
+        let passed = passed.filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
+        Secrets::of(self.environment.set.iter().cloned().chain(passed))
     }
 
     /// The program, as it was given.

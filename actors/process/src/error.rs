@@ -16,9 +16,7 @@ pub enum SpawnError {
         program: PathBuf,
     },
     /// The program was given as a bare name, and no directory of the child's `PATH` holds it.
-    #[error(
-        "{name} is not on the child's PATH ({path}); install it, give its full path, or set PATH for the child"
-    )]
+    #[error("{name} is not on the child's PATH ({path}); {}", looked_for(.name))]
     NotOnPath {
         /// The name that was looked for.
         name: String,
@@ -63,6 +61,15 @@ pub enum SpawnError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What would help where a name is not found.
+fn looked_for(name: &str) -> &'static str {
+    if name.trim().contains(char::is_whitespace) {
+        "a command is not split into words: give the program and each argument by itself"
+    } else {
+        "install it, give its full path, or set PATH for the child"
+    }
 }
 
 /// What would help against a refusal of the system.

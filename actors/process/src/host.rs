@@ -47,10 +47,13 @@ impl Host {
     /// Returns when no child of this process is left, in whosever hands: each has been terminated, or was dropped, and is
     /// killed, looked for and reaped. Inside a tokio runtime with its time driver on. A child that somebody keeps delays
     /// it without end, and one that cannot be ended for seconds: wrap it in a timeout. Cancel-safe.
-    pub async fn idle(&self) {
+    ///
+    /// False where something of a dropped child, of any until now, could not be ended, or not be seen to have ended.
+    pub async fn idle(&self) -> bool {
         while self.0.is_busy() {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        self.0.all_gone()
     }
 
     /// The process id of the watchdog that ends all children and what descends from them if this process is killed;

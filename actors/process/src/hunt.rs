@@ -17,6 +17,8 @@ const RESTLESS_LOOKS: u32 = 3;
 const QUIET_LOOKS: u32 = 2;
 /// The same where none is complete and nobody was ever seen.
 const QUIET_LOOKS_IN_A_CROWD: u32 = 5;
+/// The same where somebody was: each look followed by a chase, which who is left would have had to escape.
+const QUIET_CHASES: u32 = 8;
 
 /// One hunt.
 #[derive(Debug)]
@@ -110,7 +112,9 @@ impl Hunt {
             (View::Complete, true) => true,
             (View::Complete, false) => self.quiet >= QUIET_LOOKS || late,
             (View::Crowded, true) => self.quiet >= QUIET_LOOKS_IN_A_CROWD || late,
-            (View::Crowded, false) | (View::Blind, _) => false,
+            // Each of them after a chase that caught nobody.
+            (View::Crowded, false) => self.quiet >= QUIET_CHASES,
+            (View::Blind, _) => false,
         };
         match (enough, late) {
             (true, _) => Step::Done(End::Gone),
@@ -206,14 +210,21 @@ mod tests {
     }
 
     #[test]
-    fn who_was_seen_and_may_be_overlooked_is_chased_to_the_end_and_that_is_no_success() {
+    fn who_was_seen_and_may_be_overlooked_is_chased_and_as_long_as_it_is_caught_that_is_no_success() {
         let mut scene = Scene::new();
         scene.see(&[1], false, 0);
-        for ms in [1, 500, 1_999] {
+        for ms in [1, 500, 1_000, 1_999] {
             assert_eq!(scene.see(&[], false, ms), Step::Chase);
-            scene.hunt.chased(0);
+            scene.hunt.chased(1);
         }
         assert_eq!(scene.see(&[], false, 2_000), Step::Done(End::Unknown));
+        let mut scene = Scene::new();
+        scene.see(&[1], false, 0);
+        for _ in 1..QUIET_CHASES {
+            assert_eq!(scene.see(&[], false, 1), Step::Chase);
+            scene.hunt.chased(0);
+        }
+        assert_eq!(scene.see(&[], false, 1), Step::Done(End::Gone));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the machine is dead: what still bears its tags is ended, never a process by its number alone.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +51,7 @@ pub struct Ledger {
 pub struct Leftover {
     /// The process id that the dead host had.
     pub host: u32,
-    /// The process id that the child had.
+    /// The process id that the child had; 0 where the host was killed as it started it.
     pub pid: u32,
     /// The program that it ran; empty where the record was cut off.
     pub program: String,
@@ -93,6 +93,7 @@ pub(crate) struct Record {
     records: Arc<HostRecords>,
     /// None where it is to stay.
     file: Option<PathBuf>,
+    child: ChildFile,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,6 +107,12 @@ struct HostFile {
 }
 
 impl HostFile {
+    fn write(&self, file: &File) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self)?;
+        file.write_all_at(&bytes, 0)?;
+        file.set_len(bytes.len() as u64)
+    }
+
     fn unknown() -> Self {
         Self { boot: String::new(), pid: 0, start: 0, ended: false }
     }
@@ -133,20 +140,27 @@ impl Ledger {
         let boot = table::boot_id().ok_or(LedgerError::Unsupported)?;
         let me = table::own_entry().ok_or(LedgerError::Unsupported)?;
         make_private(folder).map_err(unusable)?;
-        let own = folder.join(reaper.host().to_string());
+        // Whatever becomes of the working directory, and however it is spelt.
+        let own = fs::canonicalize(folder).map_err(unusable)?.join(reaper.host().to_string());
         let opened = reaper.open_records(&own, || {
             make_private(&own)?;
-            let mut host = File::create(own.join(HOST))?;
+            let file = own.join(HOST);
+            let host = File::options().write(true).create(true).truncate(false).open(&file)?;
             lock(&host)?;
             let record = HostFile { boot, pid: std::process::id(), start: me.key.start, ended: false };
-            host.write_all(&serde_json::to_vec(&record)?)?;
+            if let Err(error) = record.write(&host) {
+                // It is ours, and nothing is recorded beside it.
+                let _ = fs::remove_file(file);
+                return Err(error);
+            }
             Ok(HostRecords { folder: own.clone(), host, record, fault: Mutex::default() })
         });
         match opened {
             None => Err(LedgerError::AlreadyOpen),
             Some(Ok(records)) => Ok(Self { records, reaper }),
             Some(Err(source)) => {
-                let _ = remove(&own);
+                // An error says that there is something in it.
+                let _ = fs::remove_dir(&own);
                 Err(unusable(source))
             }
         }
@@ -222,33 +236,20 @@ impl HostRecords {
         &self.folder
     }
 
-    /// Records a child. Without a record it is a child all the same.
-    pub(crate) fn record(
-        self: &Arc<Self>,
-        tag: Tag,
-        pid: u32,
-        program: &Path,
-        note: Option<&str>,
-    ) -> Option<Record> {
+    /// Records a child that is about to be started, so that none is ever without. Without a record it is a child all the
+    /// same.
+    pub(crate) fn record(self: &Arc<Self>, tag: Tag, program: &Path, note: Option<&str>) -> Option<Record> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let record = ChildFile {
-            pid,
+        let child = ChildFile {
+            pid: 0,
             program: program.to_string_lossy().into_owned(),
             note: note.map(str::to_owned),
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
         };
-        let file = self.folder.join(record_name(tag));
-        let written = serde_json::to_vec(&record).map_err(io::Error::from);
-        let written = written.and_then(|bytes| fs::write(&file, bytes));
+        let file = Some(self.folder.join(record_name(tag)));
         // Its drop takes it out, half written or not.
-        let kept = Record { records: self.clone(), file: Some(file) };
-        match written {
-            Ok(()) => Some(kept),
-            Err(source) => {
-                kept.records.report(source);
-                None
-            }
-        }
+        let record = Record { records: self.clone(), file, child };
+        record.write().then_some(record)
     }
 
     fn report(&self, source: io::Error) {
@@ -270,13 +271,30 @@ impl Drop for HostRecords {
         }
         // What was left on purpose is for the next host, which needs this file to know when this one is dead.
         self.record.ended = true;
-        let written = serde_json::to_vec(&self.record).map_err(io::Error::from);
         // What cannot be written is told as if we had been killed.
-        let _ = written.and_then(|bytes| self.host.write_all_at(&bytes, 0));
+        let _ = self.record.write(&self.host);
     }
 }
 
 impl Record {
+    /// The child has started, with this process id.
+    pub(crate) fn started(&mut self, pid: u32) {
+        self.child.pid = pid;
+        self.write();
+    }
+
+    fn write(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let written = serde_json::to_vec(&self.child).map_err(io::Error::from);
+        match written.and_then(|bytes| fs::write(file, bytes)) {
+            Ok(()) => true,
+            Err(source) => {
+                self.records.report(source);
+                false
+            }
+        }
+    }
+
     /// Leaves it in the ledger.
     pub(crate) fn keep(mut self) {
         self.file = None;
@@ -366,7 +384,9 @@ fn record_files(folder: &Path) -> Vec<PathBuf> {
     let is_record = |name: &str| {
         name.strip_suffix(".json").and_then(Tag::parse).is_some_and(|tag| record_name(tag) == name)
     };
-    let files = files.flatten().filter(|file| file.file_name().to_str().is_some_and(is_record));
+    let files = files.flatten().filter(|file| {
+        file.file_name().to_str().is_some_and(is_record) && file.file_type().is_ok_and(|kind| kind.is_file())
+    });
     files.map(|file| file.path()).collect()
 }
 
@@ -397,4 +417,45 @@ fn remove(folder: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     fs::remove_dir(folder)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::scope::Tags;
+
+    #[test]
+    fn a_host_that_ends_in_order_says_so_where_something_is_left_and_takes_all_away_where_nothing_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let tags = Tags::new(None, None);
+        for left in [true, false] {
+            let folder = temp.path().join(left.to_string());
+            fs::create_dir(&folder).unwrap();
+            let host = File::create(folder.join(HOST)).unwrap();
+            // Longer than what replaces it.
+            let record = HostFile { boot: "b".repeat(36), pid: 7, start: 8, ended: false };
+            record.write(&host).unwrap();
+            let records =
+                Arc::new(HostRecords { folder: folder.clone(), host, record, fault: Mutex::default() });
+            let mut child = records.record(tags.next(), Path::new("/bin/x"), Some("a note")).unwrap();
+            child.started(9);
+            assert!(child.write());
+            if left {
+                child.keep();
+            } else {
+                drop(child);
+            }
+            drop(records);
+            if !left {
+                assert!(!folder.exists());
+                continue;
+            }
+            let read: HostFile = serde_json::from_slice(&fs::read(folder.join(HOST)).unwrap()).unwrap();
+            assert!(read.ended && read.pid == 7);
+            let (_lock, host) = dead(&folder, "another boot").unwrap();
+            let told = super::records(&folder, &host);
+            assert_eq!((told.len(), told[0].pid, told[0].host, told[0].killed), (1, 9, 7, false));
+            assert_eq!((&*told[0].program, told[0].note.as_deref()), ("/bin/x", Some("a note")));
+        }
+    }
 }

@@ -32,7 +32,7 @@
 //! `RLIMIT_LOCKS`), and in the variable `SUBAGENTS_SCOPE`. Both are inherited, wherever a descendant moves: `setsid`, a
 //! second fork, `env -i` for the limits. Whoever bears the tag, or is below one that does, and did not begin before the
 //! child, is stopped, killed, and seen to be gone; by descriptors that pin a process, never by a number alone. A host that
-//! is a descendant of another host leaves the limits alone, and its children are told apart by the variable.
+//! is a descendant of another host leaves one of the limits to it, and the next below has the variable alone.
 //!
 //! When the host itself is killed, a *watchdog* does this, an idle process that waits for the end of a pipe: a shell, or a
 //! program of the host's own ([`Host::set_guardian`]). It comes with the first child and goes with the last one and the
@@ -66,6 +66,7 @@ mod pidfd;
 mod process;
 mod reaper;
 mod scope;
+mod secrets;
 mod stdin;
 mod stdout;
 mod sweep;
@@ -83,6 +84,7 @@ pub use guardian::guard;
 pub use host::Host;
 pub use ledger::{Ledger, Leftover, Reaped};
 pub use process::Process;
+pub use secrets::{Masker, Secrets};
 pub use stdin::Stdin;
 pub use stdout::{Lines, Stdout};
 pub use tail::StderrTail;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::child_guard::ChildGuard;
 use crate::command::Command;
 use crate::error::SpawnError;
-use crate::exit::{Exit, ExitWatch};
+use crate::exit::{self, Exit, ExitWatch};
 use crate::launch;
 use crate::lookup;
 use crate::reaper::Reaper;
@@ -81,15 +81,15 @@ impl Process {
         let arguments = std::iter::once(&command.program).chain(&command.args);
         launch::execute(&mut builder, file, arguments, &environment, (tag, reaper.places()))
             .map_err(failed)?;
+        let record = reaper.records().and_then(|records| records.record(tag, file, command.note.as_deref()));
         let child = builder.spawn().map_err(|error| {
             let args = command.args.iter().map(|arg| arg.len() + 1).sum();
             lookup::explain(file, args, error)
         })?;
         let id = child.id();
         // From here on a return or a panic ends it.
-        let guard = ChildGuard::new(child, reaper, tag);
+        let guard = ChildGuard::new(child, reaper, tag, record);
         let mut guard = guard.ok_or_else(|| failed(io::Error::other("the child has no proper id")))?;
-        guard.record(file, command.note.as_deref());
         let pipes = guard.child().map(|child| (child.stdin.take(), child.stdout.take(), child.stderr.take()));
         let Some((stdin, Some(stdout), Some(stderr))) = pipes else {
             return Err(failed(io::Error::other("the child has no pipes")));
@@ -98,7 +98,7 @@ impl Process {
         let stdin = stdin.transpose().map_err(failed)?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(failed)?;
         let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(failed)?;
-        let (stderr, drain) = StderrTail::new(stderr, command.stderr_tail);
+        let (stderr, drain) = StderrTail::new(stderr, command.stderr_tail, command.secrets().masker());
         let mut tasks = JoinSet::new();
         tasks.spawn(drain);
         let watch = ExitWatch::new(guard.pid());
@@ -173,7 +173,7 @@ impl Process {
 
     /// Signals the group, while its number is sure to be ours.
     pub(crate) fn signal_group(&mut self, signal: Signal) {
-        if self.exit() == Some(Exit::Unknown) {
+        if !self.guard.is_reaped() && exit::peek(self.guard.pid()) == Some(Exit::Unknown) {
             // Somebody else has reaped the leader: its number may have been given anew.
             self.guard.group.forget();
         }

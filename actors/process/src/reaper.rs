@@ -58,6 +58,8 @@ struct State {
     dying: Vec<Child>,
     /// The thread has something to do that is not in the lists any more.
     busy: bool,
+    /// Something of a dropped child could not be ended, or not be seen to be.
+    left: bool,
     /// Nobody holds the reaper any more.
     closing: bool,
 }
@@ -66,8 +68,8 @@ struct State {
 #[derive(Debug, Default)]
 struct LedgerSlot {
     open: Option<Arc<HostRecords>>,
-    /// The last one: while a child is recorded in it, it is there.
-    last: Weak<HostRecords>,
+    /// All that were: while a child is recorded in one, it is there.
+    known: Vec<Weak<HostRecords>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,12 +144,13 @@ impl Reaper {
         if slot.open.is_some() {
             return None;
         }
-        let last = slot.last.upgrade().filter(|last| last.folder() == folder);
-        let records = match last.map_or_else(|| open().map(Arc::new), Ok) {
+        slot.known.retain(|known| known.strong_count() > 0);
+        let known = slot.known.iter().filter_map(Weak::upgrade).find(|known| known.folder() == folder);
+        let records = match known.map_or_else(|| open().map(Arc::new), Ok) {
             Ok(records) => records,
             Err(error) => return Some(Err(error)),
         };
-        slot.last = Arc::downgrade(&records);
+        slot.known.push(Arc::downgrade(&records));
         Some(Ok(slot.open.insert(records).clone()))
     }
 
@@ -168,6 +171,11 @@ impl Reaper {
 
     pub(crate) fn remove_child(&self) {
         self.shared.children.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether all that was dropped is gone; to be asked when nothing is under way.
+    pub(crate) fn all_gone(&self) -> bool {
+        !lock(&self.shared.state).left
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -214,6 +222,7 @@ fn serve(shared: &Shared, mut sweep: Sweep) {
     loop {
         let mut state = lock(&shared.state);
         state.busy = !sweep.is_idle() || !dying.is_empty();
+        state.left |= sweep.has_left();
         if state.orders.is_empty() && state.dying.is_empty() && sweep.is_idle() {
             if dying.is_empty() && state.closing {
                 drop(state);

@@ -70,8 +70,6 @@ struct Member {
     /// It pins the process; none where descriptors ran out, or a filter forbids it.
     pidfd: Option<Pidfd>,
     stopped: bool,
-    /// The system refuses: it belongs to somebody else.
-    refused: bool,
 }
 
 /// Places among the active hunts.
@@ -92,6 +90,8 @@ pub(crate) struct Sweep {
     reserve: Vec<File>,
     /// The last look saw nothing, which was told.
     blind: bool,
+    /// A hunt for which nobody waits has ended otherwise than with nobody left.
+    left: bool,
 }
 
 impl Sweep {
@@ -101,6 +101,10 @@ impl Sweep {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.active.is_empty()
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left
     }
 
     pub(crate) fn begin(&mut self, order: Order) {
@@ -148,6 +152,7 @@ impl Sweep {
                 Step::Done(end) => {
                     // Whoever was stopped and not killed is so now.
                     active.signal(Signal::KILL);
+                    self.left |= active.order.reply.is_none() && end != End::Gone;
                     active.reply(end);
                     continue;
                 }
@@ -261,8 +266,12 @@ impl Sweep {
     fn chase(&mut self) {
         let end = Instant::now() + CHASE;
         let mut seen = newest();
+        if seen == 0 {
+            // The system does not tell which are new.
+            std::thread::sleep(CHASE);
+        }
         let mut caught = vec![0; self.active.len()];
-        while Instant::now() < end {
+        while seen != 0 && Instant::now() < end {
             let newest = newest();
             if newest == seen {
                 std::thread::yield_now();
@@ -313,7 +322,7 @@ impl Active {
             };
             // What the descriptor pins must be what was read.
             if table::entry(entry.key.id).is_some_and(|now| now.key == entry.key) {
-                self.members.insert(entry.key, Member { pidfd, stopped: false, refused: false });
+                self.members.insert(entry.key, Member { pidfd, stopped: false });
                 if self.order.group.is_some_and(|group| group != entry.group) {
                     self.escaped.insert(entry.key);
                 }
@@ -321,9 +330,7 @@ impl Active {
         }
         let seen = seen.iter().map(|entry| entry.key);
         self.alive = seen.filter(|key| self.members.contains_key(key)).collect();
-        let refused = |key: &Key| self.members.get(key).is_some_and(|member| member.refused);
-        let signalled = self.alive.iter().filter(|key| !refused(key)).copied();
-        self.hunt.see(signalled, view, now)
+        self.hunt.see(self.alive.iter().copied(), view, now)
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -331,9 +338,8 @@ impl Active {
             if signal == Signal::STOP && std::mem::replace(&mut member.stopped, true) {
                 continue;
             }
-            if send(*key, member.pidfd.as_ref(), signal) == Err(Errno::PERM) {
-                member.refused = true;
-            }
+            // Refused where it belongs to somebody else: it may still end by itself.
+            let _ = send(*key, member.pidfd.as_ref(), signal);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -39,8 +38,9 @@ pub(crate) struct Scan {
 /// Flag of a thread of the kernel.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// How long what is made while the table is read is followed.
-const FOLLOWED: Duration = Duration::from_millis(10);
+/// How often what is made while the table is read is followed. Not how long: a thread that has to wait for its turn in
+/// between gets to its end all the same.
+const FOLLOWED: usize = 100;
 
 /// Reads it all.
 ///
@@ -67,10 +67,15 @@ pub(crate) fn scan() -> io::Result<Scan> {
     Ok(Scan { entries, complete })
 }
 
-/// An error where the table is that of another PID namespace: its numbers mean others to us.
+/// An error where the table is that of another PID namespace: its numbers mean others to us. Such a one shows us with more
+/// than one number.
 pub(crate) fn is_ours() -> io::Result<()> {
-    let me = std::fs::read_link("/proc/self")?;
-    if me.to_str().and_then(|me| me.parse().ok()) == Some(std::process::id()) {
+    let link = std::fs::read_link("/proc/self")?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    // Kernels before 4.1 do not tell.
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let one = numbers.is_none_or(|numbers| numbers.split_ascii_whitespace().count() == 1);
+    if one && link.to_str().and_then(|me| me.parse().ok()) == Some(std::process::id()) {
         return Ok(());
     }
     Err(io::Error::other("the /proc here is that of another PID namespace; mount one of its own"))
@@ -79,8 +84,7 @@ pub(crate) fn is_ours() -> io::Result<()> {
 /// Reads the processes that were made after the one with this number; false where they come too fast, or the numbers
 /// began anew.
 fn follow(mut read: i32, entries: &mut Vec<Entry>, line: &mut Vec<u8>) -> io::Result<bool> {
-    let end = Instant::now() + FOLLOWED;
-    loop {
+    for _ in 0..FOLLOWED {
         let Some(newest) = newest()?.filter(|newest| *newest >= read) else { return Ok(false) };
         if newest == read {
             return Ok(true);
@@ -89,10 +93,8 @@ fn follow(mut read: i32, entries: &mut Vec<Entry>, line: &mut Vec<u8>) -> io::Re
             entries.extend(read_entry(id, line)?);
         }
         read = newest;
-        if Instant::now() >= end {
-            return Ok(false);
-        }
     }
+    Ok(false)
 }
 
 /// One process; `None` when it is gone, or cannot be read.
@@ -107,6 +109,8 @@ fn read_entry(id: i32, line: &mut Vec<u8>) -> io::Result<Option<Entry>> {
     match read {
         Ok(_) => Ok(parse(id, line)),
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => Ok(None),
+        // Somebody else's, where the table shows each user his own alone.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -7,6 +7,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::secrets::Masker;
+
 /// Gives the last lines that a child wrote to stderr: bounded, cleaned, always up to date.
 ///
 /// Cheap to clone, and readable after the [`Process`](crate::Process) is gone. Reading of the pipe goes on whether
@@ -22,6 +24,7 @@ impl StderrTail {
     pub(crate) fn new(
         mut pipe: impl AsyncRead + Unpin + Send,
         limit: usize,
+        mut masker: Masker,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let tail = Arc::new(Mutex::new(Tail::new(limit)));
         let (finished, done) = watch::channel(false);
@@ -30,8 +33,11 @@ impl StderrTail {
             let mut portion = vec![0; 16 * 1024];
             // A pipe that cannot be read has ended, for us.
             while let Ok(length @ 1..) = pipe.read(&mut portion).await {
-                lock(&tail).push(&portion[..length]);
+                // Before anything is cut or cleaned: a secret is known as a whole only.
+                let masked = masker.push(&portion[..length]);
+                lock(&tail).push(&masked, length);
             }
+            lock(&tail).push(&masker.finish(), 0);
             finished.send_replace(true);
         };
         (handle, work)
@@ -51,7 +57,7 @@ impl StderrTail {
 
     /// How many bytes the child has written to stderr in all.
     pub fn total_bytes(&self) -> u64 {
-        lock(&self.tail).total
+        lock(&self.tail).written
     }
 
     /// Returns when the pipe has ended, that is, when nobody holds its other end any more, or the process was
@@ -71,7 +77,10 @@ fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
 struct Tail {
     limit: usize,
     bytes: VecDeque<u8>,
+    /// All that was kept or let go.
     total: u64,
+    /// What the child has written, before anything of it was masked.
+    written: u64,
     /// When something came, and how much there was before it.
     times: VecDeque<(Instant, u64)>,
 }
@@ -81,10 +90,15 @@ const TIMES: usize = 64;
 
 impl Tail {
     fn new(limit: usize) -> Self {
-        Self { limit, bytes: VecDeque::new(), total: 0, times: VecDeque::new() }
+        Self { limit, bytes: VecDeque::new(), total: 0, written: 0, times: VecDeque::new() }
     }
 
-    fn push(&mut self, portion: &[u8]) {
+    /// Takes in what came, as `portion`, of what were `length` bytes.
+    fn push(&mut self, portion: &[u8], length: usize) {
+        self.written += length as u64;
+        if portion.is_empty() {
+            return;
+        }
         if self.times.len() == TIMES {
             self.times.pop_front();
         }
@@ -174,10 +188,14 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 mod tests {
     use super::*;
 
+    fn push(tail: &mut Tail, portion: &[u8]) {
+        tail.push(portion, portion.len());
+    }
+
     fn text(limit: usize, portions: &[&str]) -> String {
         let mut tail = Tail::new(limit);
         for portion in portions {
-            tail.push(portion.as_bytes());
+            push(&mut tail, portion.as_bytes());
             assert!(tail.bytes.len() <= limit);
         }
         tail.text()
@@ -206,18 +224,18 @@ mod tests {
         let mut tail = Tail::new(20);
         let second = std::time::Duration::from_secs(1);
         let begun = Instant::now();
-        tail.push(b"old\n");
+        push(&mut tail, b"old\n");
         tokio::time::advance(second).await;
-        tail.push(b"newer\n");
-        tail.push(b"newest");
+        push(&mut tail, b"newer\n");
+        push(&mut tail, b"newest");
         assert_eq!(tail.text_since(begun), "old\nnewer\nnewest");
         assert_eq!(tail.text_since(begun + second), "newer\nnewest");
         assert_eq!(tail.text_since(begun + second * 2), "");
         tokio::time::advance(second).await;
-        tail.push(b" of all\nlast\n");
+        push(&mut tail, b" of all\nlast\n");
         assert_eq!(tail.text_since(begun), "newest of all\nlast", "what was let go is no more");
         for _ in 0..1000 {
-            tail.push(b"x");
+            push(&mut tail, b"x");
         }
         assert_eq!(tail.times.len(), TIMES);
     }

@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A watchdog that ends sooner by itself cannot work here.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
-/// After so many of them in a row no other is tried.
+/// After so many of them in a row no other is tried, for a while.
 const SHORT_LIVES: u32 = 3;
+const TRY_AGAIN: Duration = Duration::from_mins(1);
 
 /// A program that does it in place of the shell, and calls [`guard`](crate::guard).
 #[derive(Debug, Clone)]
@@ -40,11 +41,12 @@ pub(crate) struct Watch {
     guardian: Option<Guardian>,
     watchdog: Option<Watchdog>,
     short_lives: u32,
+    gave_up: Option<Instant>,
 }
 
 impl Watch {
     pub(crate) fn new(host: HostTag, since: u64) -> Self {
-        Self { host, since, guardian: None, watchdog: None, short_lives: 0 }
+        Self { host, since, guardian: None, watchdog: None, short_lives: 0, gave_up: None }
     }
 
     pub(crate) fn set_guardian(&mut self, guardian: Guardian) {
@@ -66,10 +68,14 @@ impl Watch {
             self.short_lives = if short { self.short_lives + 1 } else { 0 };
             self.watchdog = None;
             if self.short_lives == SHORT_LIVES {
+                self.gave_up = Some(Instant::now());
                 tracing::warn!("watchdogs end as soon as they are started: {WITHOUT}");
             }
         }
-        if cfg!(not(target_os = "linux")) || self.short_lives >= SHORT_LIVES {
+        if self.gave_up.is_some_and(|since| since.elapsed() >= TRY_AGAIN) {
+            (self.gave_up, self.short_lives) = (None, 0);
+        }
+        if cfg!(not(target_os = "linux")) || self.gave_up.is_some() {
             return;
         }
         let mut started = Watchdog::start(self.host, self.since, self.guardian.as_ref());
@@ -85,7 +91,7 @@ impl Watch {
 
     /// As [`ensure`](Self::ensure), where there was one.
     pub(crate) fn ensure_again(&mut self) {
-        if self.watchdog.is_some() {
+        if self.watchdog.is_some() || self.gave_up.is_some() {
             self.ensure();
         }
     }
@@ -116,7 +122,7 @@ impl Watchdog {
     fn start(host: HostTag, since: u64, guardian: Option<&Guardian>) -> io::Result<Self> {
         let mut command = if let Some(guardian) = guardian {
             let mut command = new(&guardian.program);
-            command.args(&guardian.args).arg(guardian::scope(host, since));
+            command.arg0("subagents-watchdog").args(&guardian.args).arg(guardian::scope(host, since));
             command
         } else {
             let mut command = new("/bin/sh");

@@ -4,6 +4,7 @@
 command -v grep >/dev/null || exit 127
 # In the table of another PID namespace the numbers mean others.
 read -r self _ < /proc/self/stat && [ "$self" = $$ ] || exit 127
+! grep -qE "^NSpid:.*[0-9].*[[:space:]][0-9]" /proc/self/status || exit 127
 if read -r farewell; then exit 0; fi
 
 # Sets $found to those that bear a tag of the host and are not dead. A process whose first thread has ended is a zombie to
@@ -11,7 +12,11 @@ if read -r farewell; then exit 0; fi
 look() {
   bearers=$(
     grep -lE "^Max (file locks|resident set) +$1[0-9]{7} " /proc/[0-9]*/limits 2>/dev/null
-    grep -lE "SUBAGENTS_SCOPE=([0-9]+/)*$1[0-9]{7}" /proc/[0-9]*/environ 2>/dev/null
+    # The first look is quick and finds too many: the variable is a whole entry.
+    for file in $(grep -lE "SUBAGENTS_SCOPE=([0-9]+/)*$1[0-9]{7}" /proc/[0-9]*/environ 2>/dev/null); do
+      tr '\0' '\n' 2>/dev/null < "$file" |
+        grep -qE "^SUBAGENTS_SCOPE=([0-9]{19}/)*$1[0-9]{7}(/[0-9]{19})*$" && echo "$file"
+    done
   )
   found=
   for file in $bearers; do

@@ -48,7 +48,7 @@ fn a_narrow_terminal_has_no_bar_and_short_lines() {
     std::fs::write(folder.path().join("talks"), SCRIPT).expect("it can be written");
     std::fs::write(folder.path().join("prompts"), "a\nb\n").expect("it can be written");
     let seen = drawn(20, "xterm", folder.path(), "run -p talks --each prompts --tree");
-    for line in ["   ├─ talks prompt…", "   │  ├─ says: ste…", "0/2 done, 2 runnin…"] {
+    for line in ["   ├─ talks prompt…", "   │  ├─ says: ste…", "0/2 done, 2 runn…"] {
         assert!(seen.contains(line), "{line}: {seen:?}");
     }
     assert!(!seen.contains("[ ") && !seen.contains("step of"), "{seen:?}");

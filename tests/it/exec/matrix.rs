@@ -45,13 +45,13 @@ const BEHAVIOURS: [(&str, &str, bool); 10] = [
     ("never reads stdin", "exec 3<&0; echo up; go_on $1", false),
     (
         "floods stdout",
-        r#"echo up; [ $1 = finish ] && { yes flood | head -c 3000000; exit 0; }
+        r#"echo up; sleep 0.5; [ $1 = finish ] && { yes flood | head -c 3000000; exit 0; }
            (exec -a "$0" yes flood) & go_on $1"#,
         false,
     ),
     (
         "floods stderr",
-        r#"echo up; [ $1 = finish ] && { yes flood | head -c 3000000 >&2; exit 0; }
+        r#"echo up; sleep 0.5; [ $1 = finish ] && { yes flood | head -c 3000000 >&2; exit 0; }
            (exec -a "$0" yes flood >&2) & go_on $1"#,
         false,
     ),
@@ -104,7 +104,7 @@ async fn cell(behaviour: usize, way: Way, repeat: usize) {
     let host = Host::with(exec.max_total_output(u64::MAX));
     let mut deadlines = Deadlines::new().dispose(Duration::from_secs(5));
     if way == Way::TimedOut {
-        deadlines = deadlines.total(Duration::from_millis(300));
+        deadlines = deadlines.total(Duration::from_millis(800));
     }
     let prompt = if what == "never reads stdin" { "x".repeat(1 << 20) } else { "x".to_owned() };
     let context = format!("{what} × {way:?}, repeat {repeat}");

@@ -37,7 +37,7 @@ async fn what_was_dropped_is_gone_when_the_host_is_idle() {
     let (process, grandchild) = family().await;
     let id = process.id();
     drop(process);
-    tokio::time::timeout(crate::support::PATIENCE, host.idle()).await.unwrap();
+    assert!(tokio::time::timeout(crate::support::PATIENCE, host.idle()).await.unwrap());
     assert!(state(id).is_none() && !alive(grandchild));
 }
 

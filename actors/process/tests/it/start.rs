@@ -45,6 +45,7 @@ async fn each_start_error_is_typed_and_says_what_to_do() {
         (Command::new("./absent", dir), "PROGRAM_NOT_FOUND", "correct the path"),
         (Command::new("no-such-program", "/").env("PATH", "/bin:/x"), "NOT_ON_PATH", "PATH (/bin:/x)"),
         (Command::new("", "/"), "NOT_ON_PATH", "install it"),
+        (Command::new("cat -A", "/"), "NOT_ON_PATH", "not split into words"),
         // Whoever may enter it or not: it is not there.
         (Command::new("no-such-program", "/").env("PATH", &closed), "NOT_ON_PATH", "install it"),
         // The child's PATH counts, and its relative entries do not.
