@@ -19,6 +19,8 @@ use crate::table::{self, Entry, Key, Scan};
 const CHASE: Duration = Duration::from_millis(15);
 /// Between two looks, when all that can be done is to wait for the kernel.
 const PAUSE: Duration = Duration::from_millis(1);
+/// By how much that grows.
+const MOST_VAIN: u32 = 20;
 
 /// The longest that a hunt may take, whatever was asked for.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -90,6 +92,8 @@ pub(crate) struct Sweep {
     reserve: Vec<File>,
     /// The last look saw nothing, which was told.
     blind: bool,
+    /// Looks in a row that only waited.
+    vain: u32,
     /// A hunt for which nobody waits has ended otherwise than with nobody left.
     left: bool,
 }
@@ -170,7 +174,11 @@ impl Sweep {
         if chase {
             self.chase();
         } else if waits && !self.active.is_empty() {
-            std::thread::sleep(if view == View::Blind { PAUSE * 10 } else { PAUSE });
+            // Who cannot be ended is not asked after all the time.
+            self.vain = (self.vain + 1).min(MOST_VAIN);
+            std::thread::sleep(PAUSE * self.vain);
+        } else {
+            self.vain = 0;
         }
     }
 
