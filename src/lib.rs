@@ -45,6 +45,7 @@
 //! | run any program | `Exec`, behind the default feature `exec` |
 //! | take the providers from a file | `config`, behind the feature of that name |
 //! | write a provider | [`provider_fn`], or [`SubagentProvider`] and [`Child`] |
+//! | get a value that matches a schema of a child that answers with text | `schema::SchemaAsk`, behind the feature `schema` |
 //! | delegate from a child | [`StartContext::as_parent`], [`SubagentService::downgrade`] |
 //! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`] |
 //! | end | [`SubagentService::shutdown`], [`SubagentService::cancel`]; [what a drop means](subagents_runtime#what-a-drop-means) |
