@@ -60,13 +60,13 @@ pub use subagents_runtime::{
 };
 pub use subagents_seam::{
     AgentId, AgentOption, AgentOptions, BuildError, CancelCause, CancellationToken, Capabilities, Capability,
-    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic,
-    DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent, MaxDepth, Name,
-    Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind, ProviderFailure,
-    RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo, SchemaAttempt,
-    SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider, SubagentResult,
-    Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting, bounded, provider_fn,
-    sanitised,
+    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, DeniedCall, Details,
+    Diagnostic, DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent,
+    MaxDepth, Name, Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind,
+    ProviderFailure, RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo,
+    SchemaAttempt, SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider,
+    SubagentResult, Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting,
+    bounded, provider_fn, sanitised,
 };
 /// The vocabulary by subject, for what is named less often.
 pub use subagents_seam::{
