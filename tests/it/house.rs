@@ -116,6 +116,10 @@ fn foreign_kits_stay_in_their_own_crates() {
             assert!(dependency != "jsonschema" || name == "subagents-seam", "{name} uses jsonschema");
             assert!(dependency != "ractor" || name == "subagents-runtime", "{name} uses ractor");
             assert!(
+                !dependency.starts_with("agent-client-protocol") || name == "subagents-acp",
+                "{name} uses {dependency}"
+            );
+            assert!(
                 !["clap", "indicatif"].contains(&dependency) || name == "subagents",
                 "{name} uses {dependency}"
             );
