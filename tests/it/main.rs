@@ -5,3 +5,4 @@ mod contract;
 mod exec;
 mod house;
 mod processes;
+mod structured;
