@@ -1,6 +1,7 @@
 //! The command line. What was typed is in [`args`], what it means in [`plan`], what is done in [`run`].
 
 mod args;
+mod asked;
 mod deadlines;
 mod display;
 mod help;
@@ -75,7 +76,7 @@ fn go(args: Args) -> Result<u8, UsageError> {
     match args.command {
         Command::Run(args) => {
             let config = configuration(args.config.as_deref())?;
-            run::run(Plan::new(args, &config, &|name| std::env::var_os(name), logging)?)
+            run::run(Plan::new(*args, &config, &|name| std::env::var_os(name), logging)?)
         }
         Command::Providers(args) => {
             providers::tell(&configuration(args.config.as_deref())?, args.json).map_err(UsageError)

@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     Providers(ProvidersArgs),
 }
 
@@ -80,6 +80,26 @@ pub(crate) struct RunArgs {
     /// How long each child may be silent, like `500ms` [default: as configured, or no limit]
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
+
+    /// Ask each child for a value that matches the JSON Schema in FILE, and print that value
+    ///
+    /// The file is JSON, an object at its root, of the supported subset; all that is wrong with it is told before
+    /// anything starts. The provider has to be able to ask for a value; `subagents providers` tells which are.
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
+    pub(crate) schema: Option<PathBuf>,
+
+    /// Who each child is to be: TEXT, or what is in FILE
+    ///
+    /// Empty text is an empty persona. The provider has to be able to set one.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) persona: Option<String>,
+
+    /// The deepest place in the tree that the children's own delegations may reach; 0 forbids all
+    ///
+    /// It counts from the outermost host (see SUBAGENTS_DEPTH); of all such limits the smallest holds. The provider has
+    /// to be able to keep its children to it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) max_depth: Option<u32>,
 
     /// Show the live tree on stderr
     ///

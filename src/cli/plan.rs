@@ -2,6 +2,7 @@
 
 use crate::cli::{
     args::RunArgs,
+    asked::Asked,
     deadlines::Limits,
     output::EXEC,
     prompts::{self, Source},
@@ -14,7 +15,7 @@ use std::{
     sync::Arc,
 };
 use subagents::{
-    Deadlines, Exec, Name,
+    Capabilities, Deadlines, Exec, Name,
     config::{Config, ConfigError, ConfigFaultKind, LedgerConfig, ProviderConfig},
 };
 
@@ -31,7 +32,6 @@ impl From<ConfigError> for UsageError {
 }
 
 /// Everything that is to be done, decided.
-#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) provider: Exec,
     /// Its name.
@@ -43,6 +43,9 @@ pub(crate) struct Plan {
     /// What a person is told first.
     pub(crate) note: Option<String>,
     pub(crate) source: Source,
+    pub(crate) asked: Asked,
+    /// What each configured provider can do.
+    pub(crate) able: Vec<(Name, Capabilities)>,
     pub(crate) jobs: usize,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) cwd: PathBuf,
@@ -98,6 +101,9 @@ impl Plan {
         let cwd = absolute(args.cwd.as_deref())?;
         let mut typed = Deadlines::new();
         (typed.total, typed.idle) = (args.timeout, args.idle_timeout);
+        let asked = Asked::read(&args)?;
+        let able =
+            config.providers().iter().map(|provider| (provider.name().clone(), provider.capabilities()));
         let watched = io::stderr().is_terminal();
         let show =
             Show::new(args.tree, args.json, watched && !logging && draws(environment("TERM").as_deref()));
@@ -108,6 +114,8 @@ impl Plan {
             limit: configured.and_then(ProviderConfig::limit),
             ledger: config.ledger().clone(),
             note: unnamed.map(|provider| which(config, provider)),
+            asked,
+            able: able.collect(),
             source: source(args.each, args.prompt)?,
             jobs,
             label: args.label.map(Into::into),

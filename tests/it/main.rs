@@ -6,3 +6,4 @@ mod contract;
 mod exec;
 mod house;
 mod processes;
+mod structured;
