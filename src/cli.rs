@@ -79,7 +79,8 @@ fn go(args: Args) -> Result<u8, UsageError> {
             run::run(Plan::new(*args, &config, &|name| std::env::var_os(name), logging)?)
         }
         Command::Providers(args) => {
-            providers::tell(&configuration(args.config.as_deref())?, args.json).map_err(UsageError)
+            providers::tell(&configuration(args.config.as_deref())?, args.json, !args.no_start)
+                .map_err(UsageError)
         }
     }
 }
@@ -87,7 +88,7 @@ fn go(args: Args) -> Result<u8, UsageError> {
 /// The configuration of where this is called: that of `--cwd` is not asked for.
 fn configuration(file: Option<&Path>) -> Result<Config, UsageError> {
     let here = Lookup::here();
-    Ok(Config::load(&file.map_or(here.clone(), |file| here.file(file)))?)
+    Ok(Config::load(&file.map_or(here.clone(), |file| here.file(file)))?.with_known_agents())
 }
 
 /// Installs the log where `SUBAGENTS_LOG` asks for one; says whether it did.

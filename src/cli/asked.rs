@@ -1,9 +1,9 @@
-//! What is asked of each child beside its prompt: a schema, a persona, a depth.
+//! What is asked of each child beside its prompt: a schema, a persona, a depth, a model.
 
 use crate::cli::{args::RunArgs, output::one_line, plan::UsageError};
 use serde_json::Value;
 use std::{fs::File, io::Read, path::Path, sync::Arc};
-use subagents::{Capabilities, Capability, Name, StartError, StartRequest, schema};
+use subagents::{AgentOptions, Capabilities, Capability, Name, StartError, StartRequest, schema};
 
 /// The longest schema or persona that is read: what is longer is most likely another file.
 const LONGEST: usize = 1024 * 1024;
@@ -14,6 +14,7 @@ pub(crate) struct Asked {
     schema: Option<Arc<Value>>,
     persona: Option<Arc<str>>,
     max_depth: Option<u32>,
+    model: Option<Arc<str>>,
 }
 
 impl Asked {
@@ -23,6 +24,7 @@ impl Asked {
             schema: args.schema.as_deref().map(read_schema).transpose()?.map(Into::into),
             persona: args.persona.as_deref().map(read_persona).transpose()?,
             max_depth: args.max_depth,
+            model: args.model.as_deref().map(Into::into),
         })
     }
 
@@ -36,6 +38,9 @@ impl Asked {
         }
         if let Some(depth) = self.max_depth {
             request = request.max_depth(depth);
+        }
+        if let Some(model) = &self.model {
+            request = request.agent_options(AgentOptions::new().model(model.clone()));
         }
         request
     }
@@ -127,7 +132,7 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::advice;
-    use subagents::{Capabilities, Capability, StartError};
+    use subagents::{AgentOptions, Capabilities, Capability, StartError};
 
     #[test]
     fn a_provider_that_can_is_named() {

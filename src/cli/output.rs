@@ -15,6 +15,8 @@ use subagents::{
 
 /// The name of the provider behind `-- COMMAND`.
 pub(crate) const EXEC: &str = "exec";
+/// The same with `--acp`.
+pub(crate) const ACP: &str = "acp";
 
 /// As many denied calls are named on a line.
 const DENIED: usize = 3;
