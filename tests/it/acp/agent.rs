@@ -156,6 +156,16 @@ impl Script {
         self.step(json!({"forever": steps.0}))
     }
 
+    /// A shell script that is the agent.
+    pub(crate) fn program(&self) -> String {
+        let program = std::env::current_exe().expect("this program");
+        let script = Value::from(self.0.clone()).to_string().replace('\'', r"'\''");
+        format!(
+            "#!/bin/sh\n{SCRIPT}='{script}'\nexport {SCRIPT}\nexec '{}' --exact acp::agent::plays_its_script --nocapture 3>&1 >/dev/null\n",
+            program.display()
+        )
+    }
+
     /// The provider of it.
     pub(crate) fn acp(&self) -> Acp {
         // A test program says what it runs on its stdout: the protocol has one of its own.
