@@ -73,10 +73,10 @@ fn told(config: &Config, all: &[Known<'_>]) -> String {
     let configured: Vec<_> = all.iter().filter(|known| !known.provider.is_known()).map(Known::text).collect();
     let found: Vec<_> = all.iter().filter(is_here).map(Known::text).collect();
     let missing = all.iter().filter(|known| known.is_missing());
-    let missing: String = missing
-        .filter_map(|known| known.provider.agent())
-        .map(|agent| format!("  {:<18}{:<34}{}\n", agent.name, agent.title, agent.install))
-        .collect();
+    let missing = missing.filter_map(|known| known.provider.agent());
+    let missing: Vec<_> =
+        missing.map(|agent| format!("  {:<18}{:<34}{}\n", agent.name, agent.title, agent.install)).collect();
+    let missing = missing.concat();
     let mut parts = Vec::new();
     if !configured.is_empty() {
         parts.push(format!("{}\n\n{}", source(config), configured.join("\n")));
@@ -244,7 +244,7 @@ impl<'a> Known<'a> {
         match failure.code() {
             FailureCode::AuthRequired => Some(agent.sign_in),
             FailureCode::NotOnPath | FailureCode::ProgramNotFound => Some(agent.install),
-            _ => None,
+            FailureCode::ProviderFailed | _ => None,
         }
     }
 

@@ -287,7 +287,9 @@ impl AcpChild {
         let cut = match reason {
             StopReason::Completed => answer.truncation().map(|_| Cut::OutputBound),
             StopReason::MaxTokens => Some(Cut::TokenLimit),
-            _ => return Ok(self.result(reason, diagnostic)),
+            StopReason::Aborted | StopReason::Error | StopReason::Refusal | _ => {
+                return Ok(self.result(reason, diagnostic));
+            }
         };
         // What stands before the last message is talk.
         match ask.submit(answer.last_message(), cut) {

@@ -34,7 +34,9 @@ impl Installed {
 
 fn provider(ended: &Ended, name: &str) -> Value {
     let all = ended.json();
-    all.into_iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("no {name} in {ended:?}"))
+    all.into_iter()
+        .find(|line| line["name"] == name)
+        .unwrap_or_else(|| unreachable!("no {name} in {ended:?}"))
 }
 
 #[test]
