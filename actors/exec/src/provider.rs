@@ -135,9 +135,11 @@ impl Exec {
             command = command.stdin_piped();
         }
         let secrets = command.secrets();
-        let process = command.spawn().map_err(|error| match error {
-            SpawnError::PromptTooLong { bytes } if in_arguments => prompt::too_long(bytes).with_source(error),
-            error => failure(error, &secrets),
+        let process = command.spawn().map_err(|error| {
+            if let (SpawnError::PromptTooLong { bytes }, true) = (&error, in_arguments) {
+                return prompt::too_long(*bytes).with_source(error);
+            }
+            failure(error, &secrets)
         })?;
         let prompt = if in_arguments { String::new() } else { prompt };
         let answer = Answer::new(self.max_output, self.max_total_output, &secrets);
