@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn a_cap_is_told_where_there_is_one() {
-        let depth = ("SUBAGENTS_DEPTH", "3".to_owned());
-        assert_eq!(Place { depth: 3, max_depth: None }.variables(), [depth.clone()]);
-        let cap = ("SUBAGENTS_MAX_DEPTH", "5".to_owned());
-        assert_eq!(Place { depth: 3, max_depth: Some(5) }.variables(), [depth, cap]);
+        let told = |max_depth| Place { depth: 3, max_depth }.variables();
+        let variable = |name, value: &str| (name, value.to_owned());
+        assert_eq!(told(None), [variable("SUBAGENTS_DEPTH", "3")]);
+        assert_eq!(told(Some(5)), [variable("SUBAGENTS_DEPTH", "3"), variable("SUBAGENTS_MAX_DEPTH", "5")]);
     }
 }
