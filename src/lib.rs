@@ -43,8 +43,10 @@
 //! | say what is wanted | [`StartRequest`], [`Deadlines`], [`Content`] |
 //! | understand what came | [`SubagentResult`], [`StopReason`], [`Diagnostic`]; [`StartError`], [`ResultError`], [`DisposeError`], [`DelegateError`] |
 //! | run any program | `Exec`, behind the default feature `exec` |
+//! | run any agent that speaks the Agent Client Protocol | `Acp`, behind the feature `acp` |
 //! | take the providers from a file | `config`, behind the feature of that name |
 //! | write a provider | [`provider_fn`], or [`SubagentProvider`] and [`Child`] |
+//! | get a value that matches a schema of a child that answers with text | `schema::SchemaAsk`, behind the feature `schema` |
 //! | delegate from a child | [`StartContext::as_parent`], [`SubagentService::downgrade`] |
 //! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`] |
 //! | end | [`SubagentService::shutdown`], [`SubagentService::cancel`]; [what a drop means](subagents_runtime#what-a-drop-means) |
@@ -59,13 +61,13 @@ pub use subagents_runtime::{
 };
 pub use subagents_seam::{
     AgentId, AgentOption, AgentOptions, BuildError, CancelCause, CancellationToken, Capabilities, Capability,
-    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, Details, Diagnostic,
-    DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent, MaxDepth, Name,
-    Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind, ProviderFailure,
-    RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo, SchemaAttempt,
-    SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider, SubagentResult,
-    Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting, bounded, provider_fn,
-    sanitised,
+    Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, DeniedCall, Details,
+    Diagnostic, DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent,
+    MaxDepth, Name, Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind,
+    ProviderFailure, RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo,
+    SchemaAttempt, SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider,
+    SubagentResult, Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting,
+    bounded, provider_fn, sanitised,
 };
 /// The vocabulary by subject, for what is named less often.
 pub use subagents_seam::{
@@ -79,9 +81,22 @@ pub mod config;
 #[cfg(feature = "exec")]
 pub use subagents_exec::Exec;
 
-/// What the children of this process share, and the record of them that the next process finds. Behind the feature
-/// `exec`.
-#[cfg(feature = "exec")]
+#[cfg(feature = "acp")]
+pub use subagents_acp::Acp;
+
+/// Agents that speak the Agent Client Protocol: who decides what they may do, what they are handed, which are known. Behind
+/// the feature `acp`.
+#[cfg(feature = "acp")]
+pub mod acp {
+    pub use subagents_acp::{
+        Acp, AgentInfo, AuthMethod, Decide, Decision, KNOWN_AGENTS, KnownAgent, McpServer, Permission,
+        PermissionOption, PermissionRequest,
+    };
+}
+
+/// What the children of this process share, and the record of them that the next process finds. Behind the features `exec`
+/// and `acp`.
+#[cfg(any(feature = "acp", feature = "exec"))]
 pub mod process {
     pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped, guard};
 }

@@ -34,7 +34,8 @@ Output:
   a terminal. A prompt that did not complete has a line on stderr, with its
   index, and its line in the file of --each.
   An answer is kept up to 16 MiB; one that is cut has a line on stderr, and
-  `details.truncated` with --json.
+  `details.truncated` with --json. So has one whose child had tool calls
+  denied: `details.denied_calls`, with the tool and the reason of each.
 
   With --json, stdout gets one line for each prompt, in the order of
   settlement; a partial answer is in it, too:

@@ -15,6 +15,9 @@ use subagents::{
 /// The name of the provider behind `-- COMMAND`.
 pub(crate) const EXEC: &str = "exec";
 
+/// As many denied calls are named on a line.
+const DENIED: usize = 3;
+
 /// What goes out for one prompt.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
@@ -63,6 +66,9 @@ impl Style {
             if let Some(cut) = &result.details.truncated {
                 let (kept, total) = (cut.kept_bytes, cut.total_bytes);
                 tell(&format!("the answer is cut: {kept} of {total} bytes are kept"));
+            }
+            if let Some(denied) = denied(&result.details) {
+                tell(&denied);
             }
         }
         if let Err(error) = &item.outcome {
@@ -225,6 +231,18 @@ fn failure(result: &SubagentResult) -> String {
     }
 }
 
+/// A child whose calls are denied may say that all went well.
+fn denied(details: &Details) -> Option<String> {
+    let calls = &details.denied_calls;
+    let total = details.denied_total.map_or(calls.len(), |total| calls.len().max(total as usize));
+    let shown: Vec<_> =
+        calls.iter().take(DENIED).map(|denied| format!("{} ({})", denied.tool, denied.reason)).collect();
+    let more = if total > shown.len() { ", …" } else { "" };
+    let calls = if total == 1 { "tool call was" } else { "tool calls were" };
+    let which = if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join(", ")) };
+    (total > 0).then(|| format!("{total} {calls} denied{which}"))
+}
+
 /// Clean text on one line.
 pub(crate) fn one_line(text: &str) -> String {
     let clean: Cow<'_, str> = sanitised(text).into();
@@ -238,23 +256,64 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, Style, inert, one_line};
-    use subagents::SubagentResult;
+    use super::{Aside, Limits, Style, denied, inert, one_line};
+    use serde_json::Value;
+    use subagents::{BatchItem, Capabilities, DeniedCall, Details, SubagentResult, SubagentService};
+    use subagents_testkit::{Script, Scripted};
 
-    #[test]
-    fn an_answer_is_clean_on_a_terminal_and_unchanged_elsewhere() {
-        let raw = SubagentResult::completed("\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext");
-        let style = |terminal| Style {
+    fn style(terminal: bool) -> Style {
+        Style {
             json: false,
             terminal,
             many: false,
             label: None,
             provider: "p".into(),
             limits: Limits::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn an_answer_is_clean_on_a_terminal_and_unchanged_elsewhere() {
+        let raw = SubagentResult::completed("\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext");
         assert_eq!(style(true).answer(&raw), "red\nnext\n");
         assert_eq!(style(false).answer(&raw), "\u{1b}[31mred\u{1b}[0m\u{7}\r\nnext\n");
         assert_eq!(style(false).answer(&SubagentResult::completed("one\n")), "one\n");
+    }
+
+    #[test]
+    fn f02_denied_calls_are_told_also_of_a_success() {
+        let mut details = Details::default();
+        assert_eq!(denied(&details), None);
+        details.denied_calls = vec![DeniedCall::new("bash", "the policy says no")];
+        assert_eq!(denied(&details).as_deref(), Some("1 tool call was denied: bash (the policy says no)"));
+        details.denied_calls = vec![DeniedCall::new("edit", "no"); 3];
+        let three = "3 tool calls were denied: edit (no), edit (no), edit (no)";
+        assert_eq!(denied(&details).as_deref(), Some(three));
+        details.denied_total = Some(200);
+        assert_eq!(denied(&details), Some(three.replacen('3', "200", 1) + ", …"));
+    }
+
+    /// What a child that plays this script comes to.
+    async fn item(script: Script) -> BatchItem {
+        let provider = Scripted::new(script).capabilities(Capabilities::NONE.with_output_schema());
+        let service = SubagentService::builder().provider("p", provider).build().expect("a service");
+        let root = service.root(std::env::temp_dir()).expect("a root");
+        let item = service.batch(&root, "p").requests(["go"]).next().await.expect("one item");
+        drop(root);
+        item
+    }
+
+    #[tokio::test]
+    async fn f02_a_success_with_denied_calls_has_a_line_and_details() {
+        let script = Script::result(SubagentResult::completed("done"));
+        let item = item(script.tool("bash").denied("bash", "the policy\nsays no").tool_done("bash")).await;
+        let lines = style(false).render(&item, Aside::default());
+        assert_eq!(lines.out, "done\n");
+        assert_eq!(lines.err, "subagents: 1 tool call was denied: bash (the policy | says no)\n");
+        let json = Style { json: true, ..style(false) };
+        let line: Value = serde_json::from_str(&json.render(&item, Aside::default()).out).expect("JSON");
+        let denied = serde_json::json!([{"tool": "bash", "reason": "the policy\nsays no"}]);
+        assert_eq!((&line["details"]["denied_calls"], &line["details"]["tool_calls"]), (&denied, &1.into()));
     }
 
     #[test]

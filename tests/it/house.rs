@@ -113,7 +113,12 @@ fn foreign_kits_stay_in_their_own_crates() {
         let normal =
             package["dependencies"].as_array().expect("a list").iter().filter(|d| d["kind"].is_null());
         for dependency in normal.filter_map(|dependency| dependency["name"].as_str()) {
+            assert!(dependency != "jsonschema" || name == "subagents-seam", "{name} uses jsonschema");
             assert!(dependency != "ractor" || name == "subagents-runtime", "{name} uses ractor");
+            assert!(
+                !dependency.starts_with("agent-client-protocol") || name == "subagents-acp",
+                "{name} uses {dependency}"
+            );
             assert!(
                 !["clap", "indicatif"].contains(&dependency) || name == "subagents",
                 "{name} uses {dependency}"

@@ -121,6 +121,17 @@ impl Command {
         Secrets::of(self.environment.set.iter().cloned().chain(passed))
     }
 
+    /// The value that the child is given for a variable, if it is given one.
+    pub fn variable(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
+        let name = name.as_ref();
+        let set =
+            self.environment.set.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+        set.or_else(|| {
+            let host = std::env::var_os(name).map(|value| (name.to_owned(), value));
+            self.environment.resolve(host.into_iter()).remove(name)
+        })
+    }
+
     /// The program, as it was given.
     pub fn program(&self) -> &OsStr {
         &self.program

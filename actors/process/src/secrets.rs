@@ -34,9 +34,20 @@ impl Secrets {
             let number = value.iter().all(u8::is_ascii_digit);
             value.len() >= if number { SHORTEST_NUMBER } else { SHORTEST }
         });
-        // Where one is the beginning of another, the whole one is masked.
-        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        Self(secrets)
+        Self(secrets).sorted()
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self.sorted()
+    }
+
+    /// Where one is the beginning of another, the whole one is masked.
+    fn sorted(mut self) -> Self {
+        self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        self
     }
 
     /// The text with the name of each secret in place of its value.

@@ -78,6 +78,12 @@ impl Lines {
         self
     }
 
+    /// The stdout again, for [`Process::give_back_stdout`](crate::Process::give_back_stdout). What was read and not given out
+    /// as a line is gone.
+    pub fn into_stdout(self) -> Stdout {
+        self.stdout
+    }
+
     /// The next line, without its `\n` or `\r\n`; a last line needs no line end. `None` is the end.
     ///
     /// Cancel-safe: what was read stays here for the next call.

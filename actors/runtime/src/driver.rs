@@ -246,7 +246,7 @@ fn judge_start<'p>(
             let (_, after) = start_bound(core);
             return Err(Undone::Cut(
                 starting,
-                StartError::StartTimeout { provider: core.provider.clone(), after },
+                StartError::StartTimeout { provider: core.provider.clone(), after, reason: None },
             ));
         }
     };
@@ -273,9 +273,12 @@ async fn undo(guard: &mut DriverGuard, core: &Arc<RunCore>, undone: Undone<'_>) 
             close(guard, core, child).await;
             error
         }
-        Undone::Cut(starting, error) => {
+        Undone::Cut(starting, mut error) => {
             guard.decided = Some(Box::new(error.clone()));
-            cut_short(guard, core, starting).await;
+            let said = cut_short(guard, core, starting).await;
+            if let StartError::StartTimeout { reason, .. } = &mut error {
+                *reason = said;
+            }
             error
         }
     })
@@ -300,12 +303,12 @@ fn begin<'p>(
 }
 
 /// A start that is cut short is told by its token, given the grace, and dropped; a child that comes out of it late is
-/// closed.
+/// closed. Gives what the provider said of it, if it said something.
 async fn cut_short(
     guard: &mut DriverGuard,
     core: &Arc<RunCore>,
     mut starting: Contained<BoxFuture<'_, Started>>,
-) {
+) -> Option<Box<str>> {
     core.seat.token.cancel();
     let grace = core.patience(|deadlines| deadlines.cancel_grace, CANCEL_GRACE);
     let late = race(core, None, &mut starting, Some(after(Instant::now(), grace))).await;
@@ -315,9 +318,17 @@ async fn cut_short(
         Raced::Done(Err(panic)) => {
             tracing::warn!(run = %core.id(), message = %message_of(panic), "a start panicked after it was cut short");
         }
-        Raced::Done(Ok(Err(overruled))) => drop(Contained::new(overruled)),
+        Raced::Done(Ok(Err(overruled))) => {
+            let said = match &overruled {
+                StartError::ProviderFailed(failure) => Some(failure.to_string().into()),
+                _ => None,
+            };
+            drop(Contained::new(overruled));
+            return said;
+        }
         Raced::Cancelled | Raced::Late => {}
     }
+    None
 }
 
 fn panicked(core: &RunCore, panic: Panic) -> StartError {

@@ -155,7 +155,13 @@ impl Ring {
 fn bytes_of(outcome: Option<&Settled>) -> usize {
     let Some(Ok(result)) = outcome else { return 0 };
     let blocks = result.output.blocks().iter().map(block_bytes).sum::<usize>();
-    blocks + result.structured.as_ref().map_or(0, value_bytes)
+    let denied = &result.details.denied_calls;
+    let denied = denied.iter().map(|denied| denied.tool.len() + denied.reason.len()).sum::<usize>();
+    let attempts = result.details.schema_attempts.iter().flat_map(|attempt| &attempt.errors);
+    blocks
+        + result.structured.as_ref().map_or(0, value_bytes)
+        + denied
+        + attempts.map(String::len).sum::<usize>()
 }
 
 fn block_bytes(block: &ContentBlock) -> usize {

@@ -5,13 +5,15 @@ use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use subagents_seam::{AgentId, NodeId, Progress, Truncation, Usage, Wait};
+use subagents_seam::{AgentId, DeniedCall, Details, NodeId, Progress, Truncation, Usage, Wait};
 use tokio::sync::Notify;
 
 /// As much text of the answer is kept for a slow reader and for a partial answer.
 pub(crate) const TEXT_BYTES: usize = 256 * 1024;
 /// A name that a child gave is cut here.
 const NAME_BYTES: usize = 200;
+/// As many denied calls are kept; the others are counted.
+const MOST_DENIED: usize = 100;
 
 /// The process that does a run's work.
 #[derive(Clone, Debug)]
@@ -37,6 +39,10 @@ struct Folded {
     messages: u32,
     thoughts: u64,
     tool_calls: u64,
+    plans: u64,
+    denied_calls: u64,
+    /// The first of them.
+    denied: Vec<DeniedCall>,
     wait: Option<(Wait, u64)>,
     usage: Option<Box<Usage>>,
     process: Option<Process>,
@@ -61,6 +67,13 @@ impl Live {
                 folded.wait = Some((Wait::Tool(name_of(name)), at));
             }
             Progress::ToolFinished(_) => folded.wait = None,
+            Progress::Plan => folded.plans += 1,
+            Progress::Denied { tool, reason } => {
+                folded.denied_calls += 1;
+                if folded.denied.len() < MOST_DENIED {
+                    folded.denied.push(DeniedCall::new(tool, reason));
+                }
+            }
             Progress::Waiting(waiting) => folded.wait = waiting.map(|waiting| (waiting.into(), at)),
             Progress::Usage(usage) => folded.usage = Some(Box::new(usage)),
             Progress::Process { pid, program } if folded.process.is_none() => {
@@ -104,12 +117,17 @@ impl Live {
     pub(crate) fn shown(&self) -> Shown {
         let folded = self.folded();
         let kept = folded.text.len() as u64;
-        Shown {
-            text: folded.text.clone(),
-            truncated: (kept < folded.text_total).then(|| Truncation::new(kept, folded.text_total)),
-            usage: folded.usage.as_deref().cloned(),
-            messages: (folded.messages > 0).then_some(folded.messages),
+        let mut details = Details::default();
+        details.truncated = (kept < folded.text_total).then(|| Truncation::new(kept, folded.text_total));
+        details.messages = (folded.messages > 0).then_some(folded.messages);
+        details.tool_calls = counted(folded.tool_calls);
+        details.thoughts = counted(folded.thoughts);
+        details.plans = counted(folded.plans);
+        details.denied_calls.clone_from(&folded.denied);
+        if folded.denied_calls > folded.denied.len() as u64 {
+            details.denied_total = counted(folded.denied_calls);
         }
+        Shown { text: folded.text.clone(), usage: folded.usage.as_deref().cloned(), details }
     }
 }
 
@@ -130,6 +148,11 @@ impl Folded {
     }
 }
 
+/// What a child never told of is unknown.
+fn counted(count: u64) -> Option<u32> {
+    (count > 0).then(|| u32::try_from(count).unwrap_or(u32::MAX))
+}
+
 fn name_of(name: &str) -> Arc<str> {
     subagents_seam::bounded(&subagents_seam::sanitised(name), NAME_BYTES).into()
 }
@@ -148,6 +171,12 @@ pub struct ProgressUpdate {
     pub thoughts: u64,
     /// How many tool calls there were so far.
     pub tool_calls: u64,
+    /// How often it made a plan or changed it so far.
+    pub plans: u64,
+    /// How many of its tool calls were denied so far.
+    pub denied_calls: u64,
+    /// Those of them that are new. After the first hundred they are only counted.
+    pub denied: Vec<DeniedCall>,
     /// What the child waits for now, if it said so.
     pub wait: Option<Wait>,
     /// What it used up so far.
@@ -162,12 +191,13 @@ pub struct ProgressStream {
     core: Arc<RunCore>,
     seen_text: u64,
     seen_changes: u64,
+    seen_denied: usize,
     ended: bool,
 }
 
 impl ProgressStream {
     pub(crate) fn new(core: Arc<RunCore>) -> Self {
-        Self { core, seen_text: 0, seen_changes: 0, ended: false }
+        Self { core, seen_text: 0, seen_changes: 0, seen_denied: 0, ended: false }
     }
 
     /// The next change, or `None` once the run has settled and everything was read. Cancel-safe.
@@ -209,10 +239,14 @@ impl ProgressStream {
             messages: folded.messages,
             thoughts: folded.thoughts,
             tool_calls: folded.tool_calls,
+            plans: folded.plans,
+            denied_calls: folded.denied_calls,
+            denied: folded.denied.get(self.seen_denied..).unwrap_or_default().to_vec(),
             wait: folded.wait.as_ref().map(|(wait, _)| wait.clone()),
             usage: folded.usage.as_deref().cloned(),
         };
         self.seen_text = folded.text_total;
+        self.seen_denied = folded.denied.len();
         Some(update)
     }
 }
@@ -225,7 +259,7 @@ impl fmt::Debug for ProgressStream {
 
 #[cfg(test)]
 mod tests {
-    use super::{Live, TEXT_BYTES};
+    use super::{Live, MOST_DENIED, TEXT_BYTES};
     use subagents_seam::Progress;
 
     #[test]
@@ -235,11 +269,24 @@ mod tests {
             live.take_in(Progress::Text("0123456789é"), 1);
         }
         let shown = live.shown();
-        let truncated = shown.truncated.expect("it is not whole");
+        let truncated = shown.details.truncated.expect("it is not whole");
         assert_eq!(truncated.total_bytes, 200_000 * 12);
         assert!(shown.text.len() <= 2 * TEXT_BYTES && shown.text.ends_with("0123456789é"));
         assert!(live.folded().text.capacity() <= 5 * TEXT_BYTES);
         live.take_in(Progress::Text(&"é".repeat(10 * TEXT_BYTES)), 1);
         assert!(live.shown().text.len() <= 3 * TEXT_BYTES);
+    }
+
+    #[test]
+    fn f02_a_flood_of_denials_is_bounded_and_counted() {
+        let live = Live::default();
+        let reason = "no ".repeat(10_000);
+        for _ in 0..10_000 {
+            live.take_in(Progress::Denied { tool: "bash", reason: &reason }, 1);
+        }
+        let details = live.shown().details;
+        assert_eq!((details.denied_calls.len(), details.denied_total), (MOST_DENIED, Some(10_000)));
+        assert!(details.denied_calls.iter().all(|denied| denied.reason.len() <= 500));
+        assert_eq!((details.tool_calls, details.thoughts, details.plans), (None, None, None));
     }
 }

@@ -229,6 +229,16 @@ impl Place {
         None
     }
 
+    /// The runs at and above this place, the nearest first.
+    pub(crate) fn runs(&self) -> Vec<RunId> {
+        let (mut place, mut runs) = (self, Vec::new());
+        while let Self::Run(run) = place {
+            runs.push(run.id());
+            place = &run.parent;
+        }
+        runs
+    }
+
     /// Why a run below this place finds its token cancelled.
     pub(crate) fn inherited_cause(&self) -> CancelCause {
         match self {

@@ -3,7 +3,7 @@
 use crate::race::Contained;
 use std::sync::Arc;
 use subagents_seam::{
-    CancelCause, Content, Diagnostic, ResultError, StopReason, SubagentResult, Truncation, Usage,
+    CancelCause, Content, Details, Diagnostic, ResultError, StopReason, SubagentResult, Usage,
 };
 
 /// The outcome of a published run, as every waiter gets it.
@@ -27,10 +27,9 @@ pub(crate) enum Ending {
 pub(crate) struct Shown {
     /// The text of the answer so far.
     pub(crate) text: String,
-    /// Set when that text is not whole.
-    pub(crate) truncated: Option<Truncation>,
     pub(crate) usage: Option<Usage>,
-    pub(crate) messages: Option<u32>,
+    /// `truncated` is about that text.
+    pub(crate) details: Details,
 }
 
 /// The result of a run that ended so.
@@ -111,21 +110,31 @@ fn cancel(result: &mut SubagentResult, cause: &CancelCause) {
 
 /// Adds what the run had shown where the result does not say it itself.
 fn complete(result: &mut SubagentResult, shown: Shown) {
+    let (said, seen) = (&mut result.details, shown.details);
     if !result.stop_reason.is_success() && result.output.is_blank() && !shown.text.is_empty() {
         result.output = Content::from(shown.text);
-        result.details.truncated = result.details.truncated.or(shown.truncated);
+        said.truncated = said.truncated.or(seen.truncated);
     }
     if result.usage.is_none() {
         result.usage = shown.usage.map(Box::new);
     }
-    result.details.messages = result.details.messages.or(shown.messages);
+    said.messages = said.messages.or(seen.messages);
+    said.tool_calls = said.tool_calls.or(seen.tool_calls);
+    said.thoughts = said.thoughts.or(seen.thoughts);
+    said.plans = said.plans.or(seen.plans);
+    if said.denied_calls.is_empty() {
+        said.denied_calls = seen.denied_calls;
+        said.denied_total = said.denied_total.or(seen.denied_total);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Ending, Shown, conclude};
     use std::sync::Arc;
-    use subagents_seam::{CancelCause, DeadlineKind, Diagnostic, ResultError, StopReason, SubagentResult};
+    use subagents_seam::{
+        CancelCause, DeadlineKind, DeniedCall, Details, Diagnostic, ResultError, StopReason, SubagentResult,
+    };
 
     fn shown(text: &str) -> Shown {
         Shown { text: text.to_owned(), ..Shown::default() }
@@ -211,6 +220,28 @@ mod tests {
             let result = conclude(ending, None, false, Some(shown(""))).expect("a value");
             assert!(result.diagnostic.is_some() && !result.stop_reason.is_success(), "{reason}");
         }
+    }
+
+    #[test]
+    fn f02_what_was_seen_completes_what_the_result_says_and_overrules_none_of_it() {
+        let mut seen = Details::default();
+        (seen.tool_calls, seen.thoughts, seen.plans) = (Some(3), Some(2), Some(1));
+        seen.denied_calls = vec![DeniedCall::new("bash", "the policy says no")];
+        let seen = || Some(Shown { details: seen.clone(), ..Shown::default() });
+        let done = || SubagentResult::completed("done");
+        for (ending, cause) in [
+            (Ending::Returned(Ok(Arc::new(done()))), None),
+            (Ending::Panicked("boom".into()), None),
+            (Ending::Cut, Some(CancelCause::Deadline(DeadlineKind::Total))),
+        ] {
+            let result = conclude(ending, cause.as_ref(), false, seen()).expect("a value");
+            assert_eq!(Some(&result.details), seen().as_ref().map(|shown| &shown.details), "{cause:?}");
+        }
+        let mut own = Details::default();
+        (own.tool_calls, own.thoughts, own.plans) = (Some(0), Some(7), Some(8));
+        own.denied_calls = vec![DeniedCall::new("edit", "a person said no")];
+        let ending = Ending::Returned(Ok(Arc::new(done().with_details(own.clone()))));
+        assert_eq!(conclude(ending, None, false, seen()).expect("a value").details, own);
     }
 
     #[test]

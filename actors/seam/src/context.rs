@@ -18,6 +18,7 @@ pub trait RunLink: Send + Sync + 'static {
     fn token(&self) -> &CancellationToken;
     fn cause(&self) -> Option<CancelCause>;
     fn progress(&self, progress: Progress<'_>);
+    fn lineage(&self) -> Vec<RunId>;
     fn as_parent(self: Arc<Self>, cwd: Arc<Path>, local: Option<Arc<dyn Any + Send + Sync>>) -> Parent;
 }
 
@@ -100,6 +101,11 @@ impl StartContext {
     /// The delegating agent.
     pub fn parent(&self) -> &Parent {
         self.request.get_parent()
+    }
+
+    /// The runs above this one, its parent's first. Empty where a root delegates.
+    pub fn lineage(&self) -> Vec<RunId> {
+        self.link.lineage()
     }
 
     /// The working directory of the delegation: the parent's.

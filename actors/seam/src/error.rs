@@ -171,13 +171,16 @@ pub enum StartError {
     },
     /// The provider took too long to publish a child.
     #[error(
-        "provider `{provider}` had no child ready in {after:?}; see whether it hangs, or raise the start deadline"
+        "provider `{provider}` had no child ready in {after:?}{}; see whether it hangs, or raise the start deadline",
+        reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default()
     )]
     StartTimeout {
         /// The provider.
         provider: Name,
         /// The deadline.
         after: Duration,
+        /// What the provider said of it when it was told to give up, if it said something within the grace.
+        reason: Option<Box<str>>,
     },
     /// The parent has ended, or is not of this service.
     #[error("the parent has ended or is unknown here; delegate from a live one")]

@@ -43,7 +43,9 @@ pub use parent::{LocalAgent, Parent};
 pub use progress::{Progress, Waiting};
 pub use provider::{Child, Closed, DynChild, DynProvider, SubagentProvider, provider_fn};
 pub use request::{AgentOptions, Deadlines, MaxDepth, StartRequest, ToolFilter};
-pub use result::{Details, Diagnostic, SchemaAttempt, StopReason, SubagentResult, Truncation, Usage};
+pub use result::{
+    DeniedCall, Details, Diagnostic, SchemaAttempt, StopReason, SubagentResult, Truncation, Usage,
+};
 pub use schema::{SchemaViolation, UnsupportedSchema};
 pub use text::{bounded, sanitised};
 pub use tree::{Node, NodeEnd, NodeKind, Phase, Timestamp, Tree, Wait};

@@ -22,6 +22,15 @@ pub enum Progress<'a> {
     ToolStarted(&'a str),
     /// A tool is done.
     ToolFinished(&'a str),
+    /// A tool call was denied. It is kept for the result's details (the first hundred), however the run ends.
+    Denied {
+        /// The tool, by name or as the child calls it.
+        tool: &'a str,
+        /// Who denied it, or what.
+        reason: &'a str,
+    },
+    /// The child made a plan or changed it; it is counted.
+    Plan,
     /// The child waits for something, or for nothing in particular any more.
     Waiting(Option<Waiting>),
     /// What it used up so far; replaces what was said before.

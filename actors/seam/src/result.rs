@@ -250,19 +250,35 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
 }
 
-/// Facts beside the answer.
+/// Facts beside the answer. What a provider leaves out here and has told as [`Progress`](crate::Progress) is added by the
+/// runtime, also where the run was cut short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Details {
     /// How many messages the answer was made of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u32>,
+    /// How many tool calls the child made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u32>,
+    /// How many pieces of thought it showed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<u32>,
+    /// How often it made a plan or changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plans: Option<u32>,
+    /// How many lines it wrote among its protocol's messages that are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stray_lines: Option<u32>,
     /// Each attempt at the output schema with what was wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schema_attempts: Vec<SchemaAttempt>,
-    /// Calls that a permission policy denied, by name.
+    /// Tool calls that were denied, in order. A child may say that its work is done all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub denied_calls: Vec<String>,
+    pub denied_calls: Vec<DeniedCall>,
+    /// How many were denied in all, where not all of them are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_total: Option<u32>,
     /// Set when the output is not whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
@@ -274,6 +290,29 @@ pub struct Details {
 pub struct SchemaAttempt {
     /// Why it did not match; empty for the one that did.
     pub errors: Vec<String>,
+}
+
+/// A tool call that was denied: by a policy, by a person, or because nobody was there to ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeniedCall {
+    /// The tool, by name or as the child calls it.
+    pub tool: String,
+    /// Who denied it, or what.
+    pub reason: String,
+}
+
+impl DeniedCall {
+    /// A call of `tool`, denied for `reason`: both cleaned and cut, to 200 and 500 bytes. Authors put no tool input
+    /// into either.
+    pub fn new(tool: &str, reason: &str) -> Self {
+        let clean = |text: &str, limit: usize| {
+            // What lies far beyond the bound is not even looked at.
+            let near = &text[..text.floor_char_boundary(limit * 4)];
+            text::bounded(text::sanitised(near).trim(), limit)
+        };
+        Self { tool: clean(tool, 200), reason: clean(reason, 500) }
+    }
 }
 
 /// How much of an output was kept.
@@ -295,7 +334,7 @@ impl Truncation {
 
 #[cfg(test)]
 mod tests {
-    use super::{Diagnostic, StopReason, SubagentResult};
+    use super::{DeniedCall, Details, Diagnostic, StopReason, SubagentResult};
 
     #[test]
     fn spec_1_6_an_unknown_stop_reason_is_a_failure() {
@@ -314,6 +353,19 @@ mod tests {
         assert!(long.text().len() <= 4096 && long.text().ends_with("(cut)"));
         assert_eq!(Diagnostic::new("x", "\u{1b}[2Ja\u{7}").text(), "a");
         assert_eq!(Diagnostic::new("x", " \n").text(), "no details were given");
+    }
+
+    #[test]
+    fn f02_denied_calls_have_tool_and_reason_and_read_well() {
+        let mut details = Details::default();
+        assert_eq!(serde_json::to_string(&details).expect("JSON"), "{}");
+        assert_eq!(serde_json::from_str::<Details>("{}").expect("nothing is needed"), details);
+        details.tool_calls = Some(0);
+        details.denied_calls = vec![DeniedCall::new("ba\u{1b}[31msh\n", &"no ".repeat(1_000_000))];
+        let json = serde_json::to_value(&details).expect("JSON");
+        assert_eq!((&json["tool_calls"], &json["denied_calls"][0]["tool"]), (&0.into(), &"bash".into()));
+        assert!(details.denied_calls[0].reason.len() <= 500);
+        assert_eq!(serde_json::from_value::<Details>(json).expect("what was written is readable"), details);
     }
 
     #[test]

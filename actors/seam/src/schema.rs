@@ -3,9 +3,22 @@
 //! An object at the root; one `type` each; `properties`, `required` (declared ones only), a boolean
 //! `additionalProperties`, `items`, scalar `enum` and `const`, `oneOf` of at least two; and the annotations `title`,
 //! `description`, `default`, `examples`. Everything else is refused, all of it at once, before a child exists.
+//!
+//! With the feature `schema` there is also what a provider needs whose child answers with text: `SchemaAsk` tells the child
+//! of the schema, validates its answers, and asks again.
+
+#[cfg(feature = "schema")]
+mod answer;
+#[cfg(feature = "schema")]
+mod ask;
+#[cfg(feature = "schema")]
+mod explain;
+
+#[cfg(feature = "schema")]
+pub use ask::{Cut, DEFAULT_ATTEMPTS, SchemaAsk, Verdict};
 
 use serde_json::{Map, Value};
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 /// Nesting beyond this is refused: it would only serve to exhaust a stack.
 const DEEPEST: usize = 64;
@@ -187,8 +200,12 @@ impl Checker {
     fn required(&mut self, schema: &Map<String, Value>, value: &Value) {
         let Some(names) = value.as_array() else { return self.report("must be a list of names") };
         let declared = schema.get("properties").and_then(Value::as_object);
+        let mut listed = HashSet::new();
         for name in names {
             match name.as_str() {
+                Some(name) if !listed.insert(name) => {
+                    self.report(format!("`{}` is listed twice", crate::bounded(name, 60)));
+                }
                 Some(name) if declared.is_some_and(|properties| properties.contains_key(name)) => {}
                 Some(name) => {
                     self.report(format!("`{}` is required but not declared", crate::bounded(name, 60)));
@@ -239,7 +256,7 @@ mod tests {
 
     #[test]
     fn spec_8_1_every_violation_is_listed() {
-        let cases: [(Value, &[&str]); 14] = [
+        let cases: [(Value, &[&str]); 15] = [
             (json!(true), &["", ""]),
             (json!({"type": "array", "items": {"type": "string"}}), &[""]),
             (json!({"type": "object", "properties": {"a": {}}}), &["/properties/a"]),
@@ -248,6 +265,10 @@ mod tests {
                 &["/properties/a~1b/type"],
             ),
             (json!({"type": "object", "required": ["x", 3]}), &["/required", "/required"]),
+            (
+                json!({"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x", "x"]}),
+                &["/required"],
+            ),
             (
                 json!({"type": "object", "additionalProperties": {"type": "string"}}),
                 &["/additionalProperties"],

@@ -47,6 +47,8 @@ pub(crate) enum Step {
     Thought(Arc<str>),
     Tool(Arc<str>),
     ToolDone(Arc<str>),
+    Denied { tool: Arc<str>, reason: Arc<str> },
+    Plan,
     Permission(Arc<str>),
     Usage(Usage),
 }
@@ -184,6 +186,16 @@ impl Script {
     /// Is done with a tool.
     pub fn tool_done(self, name: impl Into<Arc<str>>) -> Self {
         self.step(Step::ToolDone(name.into()))
+    }
+
+    /// Has a tool call denied.
+    pub fn denied(self, tool: impl Into<Arc<str>>, reason: impl Into<Arc<str>>) -> Self {
+        self.step(Step::Denied { tool: tool.into(), reason: reason.into() })
+    }
+
+    /// Makes a plan, or changes it.
+    pub fn plan(self) -> Self {
+        self.step(Step::Plan)
     }
 
     /// Waits for the answer to a permission request, by its id.

@@ -221,6 +221,8 @@ impl ScriptedChild {
                 Step::Thought(text) => cx.progress(Progress::Thought(text)),
                 Step::Tool(name) => cx.progress(Progress::ToolStarted(name)),
                 Step::ToolDone(name) => cx.progress(Progress::ToolFinished(name)),
+                Step::Denied { tool, reason } => cx.progress(Progress::Denied { tool, reason }),
+                Step::Plan => cx.progress(Progress::Plan),
                 Step::Permission(id) => {
                     cx.progress(Progress::Waiting(Some(Waiting::Permission(id.clone()))));
                 }

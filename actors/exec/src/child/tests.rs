@@ -32,6 +32,9 @@ impl RunLink for Listener {
     fn depth(&self) -> u32 {
         1
     }
+    fn lineage(&self) -> Vec<RunId> {
+        unreachable!("not asked")
+    }
     fn max_depth(&self) -> Option<u32> {
         None
     }

@@ -60,6 +60,10 @@ impl RunLink for RunCore {
         }
     }
 
+    fn lineage(&self) -> Vec<RunId> {
+        self.parent.runs()
+    }
+
     fn as_parent(self: Arc<Self>, cwd: Arc<Path>, local: Option<Arc<dyn Any + Send + Sync>>) -> Parent {
         Parent::from_parts(ParentParts {
             agent: self.seat.agent,

@@ -172,6 +172,36 @@ async fn deadlines_end_a_run_as_timed_out_with_the_text_so_far() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f02_a_run_that_is_cut_short_shows_its_denied_calls_and_counts() {
+    let probe = Probe::default();
+    let brief = Deadlines::new().cancel_grace(Duration::from_millis(10));
+    let (service, root) = service_with(&probe, |builder| builder.deadlines(brief));
+    let prompt = "plan tool:edit tool:bash deny:bash say:half deaf";
+    let total = Deadlines::new().total(Duration::from_millis(300));
+    let timed_out = StartRequest::new(&root, prompt).deadlines(total);
+    let timed_out = service.start("it", timed_out).await.unwrap();
+    let cancelled = service.start("it", StartRequest::new(&root, prompt)).await.unwrap();
+    let mut progress = cancelled.progress();
+    let mut denied = Vec::new();
+    while denied.is_empty() {
+        denied = progress.next().await.expect("it goes on").denied;
+    }
+    assert_eq!((denied[0].tool.as_str(), denied[0].reason.as_str()), ("bash", "the policy says no"));
+    cancelled.cancel(CancelCause::REQUESTED);
+    while let Some(update) = progress.next().await {
+        assert!(update.denied.is_empty() && update.denied_calls == 1, "it is told once: {update:?}");
+    }
+    for (run, reason) in [(timed_out, StopReason::TimedOut), (cancelled, StopReason::Aborted)] {
+        let result = run.result().await.unwrap();
+        assert_eq!((&result.stop_reason, result.text().as_str()), (&reason, "half"));
+        assert_eq!(result.details.denied_calls, denied, "{reason}");
+        assert_eq!((result.details.tool_calls, result.details.plans), (Some(2), Some(1)), "{reason}");
+        run.dispose().await.unwrap();
+    }
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_without_end_is_no_deadline() {
     let probe = Probe::default();
     let never =

@@ -368,7 +368,16 @@ async fn spec_1_9_every_error_has_its_code_and_names_the_next_step() {
         (StartError::DepthExceeded { attempted: 4, max: 3 }, "DEPTH_EXCEEDED", "do the work here"),
         (StartError::QueueFull { queued: 1, active: 2 }, "QUEUE_FULL", "retry when"),
         (StartError::QueueTimeout { after }, "QUEUE_TIMEOUT", "raise the limit"),
-        (StartError::StartTimeout { provider: name(), after }, "START_TIMEOUT", "raise the start deadline"),
+        (
+            StartError::StartTimeout { provider: name(), after, reason: None },
+            "START_TIMEOUT",
+            "in 1s; see whether it hangs, or raise the start deadline",
+        ),
+        (
+            StartError::StartTimeout { provider: name(), after, reason: Some("it said nothing".into()) },
+            "START_TIMEOUT",
+            "in 1s: it said nothing; see",
+        ),
         (StartError::ParentGone, "PARENT_GONE", "delegate from a live one"),
         (StartError::StartLimitExceeded { cap: 7 }, "START_LIMIT_EXCEEDED", "go on without"),
         (StartError::NoParentHistory, "NO_PARENT_HISTORY", "starts fresh"),

@@ -171,6 +171,8 @@ impl Child for ObedientChild {
                     }
                 }
                 "tool" => cx.progress(Progress::ToolStarted(argument)),
+                "plan" => cx.progress(Progress::Plan),
+                "deny" => cx.progress(Progress::Denied { tool: argument, reason: "the policy says no" }),
                 "ask" => cx.progress(Progress::Waiting(Some(Waiting::Permission(argument.into())))),
                 "block" => std::thread::sleep(Duration::from_millis(number())),
                 "process" => cx.progress(Progress::Process { pid: 4242, program: argument }),

@@ -1,0 +1,277 @@
+//! The agent's process and the lines between us: no task, no queue without a bound.
+//!
+//! Whoever waits for the agent's next line writes at the same time what is due to it, so that neither side can hold up the
+//! other by not reading.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use subagents_process::{Exit, FrameError, Ladder, Lines, Process, Secrets, Stdin, Teardown};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::stray::Stray;
+use crate::wire::{self, Incoming, Line};
+
+/// The longest message of an agent's.
+const LONGEST_LINE: usize = 16 * 1024 * 1024;
+/// As many bytes of answers to an agent's questions may wait for it to read them.
+const OUTBOX: usize = 4 * 1024 * 1024;
+/// How long the exit and the last words of an agent that has closed its stdout are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A connection to an agent. Dropping it kills the agent's process group.
+pub(crate) struct Connection {
+    process: Process,
+    program: String,
+    lines: Option<Lines>,
+    stdin: Option<Stdin>,
+    outbox: Outbox,
+    requests: u64,
+    stray: Stray,
+    secrets: Secrets,
+}
+
+/// What waits to be written.
+#[derive(Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    /// As much of them is written.
+    sent: usize,
+    /// As much was put in for answers since nothing waited.
+    owed: usize,
+}
+
+// Neither what is said nor what is asked.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("program", &self.program)
+            .field("pid", &self.process.id())
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why nothing more comes of a connection.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The agent closed its stdout, or is gone.
+    Ended,
+    /// It wrote too much that is no message.
+    Garbage,
+    /// It wrote more than it may in all.
+    TooMuch { limit: u64 },
+    /// It asks and does not read the answers.
+    NotReading,
+    /// The system could not read the pipe.
+    Unreadable(std::io::Error),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("closed its stdout"),
+            Self::Garbage => f.write_str("wrote too much to its stdout that is no message of the protocol"),
+            Self::TooMuch { limit } => write!(f, "wrote more than {limit} bytes in all"),
+            Self::NotReading => f.write_str("asked much and did not read the answers"),
+            Self::Unreadable(error) => write!(f, "could not be read: {error}"),
+        }
+    }
+}
+
+/// How an agent ended, and what it said last.
+#[derive(Debug)]
+pub(crate) struct LastWords {
+    pub(crate) exit: Option<Exit>,
+    stderr: String,
+    stray: Option<String>,
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.stderr.trim() {
+            "" => f.write_str("no stderr")?,
+            stderr => write!(f, "stderr: {stderr}")?,
+        }
+        self.stray.as_ref().map_or(Ok(()), |stray| write!(f, "; on its stdout: {stray}"))
+    }
+}
+
+impl Connection {
+    /// Takes over the pipes of a process. `secrets` are masked in whatever is shown of it.
+    pub(crate) fn new(mut process: Process, program: String, secrets: Secrets, max_total: u64) -> Self {
+        let lines = process.take_stdout().map(|stdout| stdout.into_lines(LONGEST_LINE).max_total(max_total));
+        let stdin = process.take_stdin();
+        Self {
+            process,
+            program,
+            lines,
+            stdin,
+            outbox: Outbox::default(),
+            requests: 0,
+            stray: Stray::default(),
+            secrets,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn program(&self) -> &str {
+        &self.program
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// How many lines were no messages.
+    pub(crate) fn stray_lines(&self) -> u32 {
+        self.stray.lines()
+    }
+
+    /// Puts a request among what is to be written; gives its id.
+    pub(crate) fn request(&mut self, method: &str, params: impl Serialize) -> u64 {
+        self.requests += 1;
+        self.outbox.push(&wire::request(self.requests, method, params));
+        self.requests
+    }
+
+    /// Puts a notification among what is to be written.
+    pub(crate) fn notify(&mut self, method: &str, params: impl Serialize) {
+        self.outbox.push(&wire::notification(method, params));
+    }
+
+    /// Puts an answer among what is to be written.
+    pub(crate) fn reply(&mut self, id: &RawValue, result: impl Serialize) {
+        self.outbox.owe(&wire::reply(id, result));
+    }
+
+    /// Puts a refusal among what is to be written.
+    pub(crate) fn refuse(&mut self, id: &RawValue, code: i32, message: &str) {
+        self.outbox.owe(&wire::refusal(id, code, message));
+    }
+
+    /// Refuses what no client capability of ours offers: files, terminals, extensions.
+    pub(crate) fn refuse_unknown(&mut self, id: &RawValue, method: &str) {
+        let method = subagents_seam::bounded(&subagents_seam::sanitised(method), 100);
+        tracing::debug!(method, "an agent asked for what is not offered");
+        self.refuse(id, wire::METHOD_NOT_FOUND, &format!("{method} is not offered by this client"));
+    }
+
+    /// The agent's next message, while what waits for it is written. Lines that are no messages are counted and passed
+    /// over.
+    ///
+    /// Cancel-safe: a dropped future has lost nothing of what is read and written.
+    pub(crate) async fn next(&mut self) -> Result<Line, Broken> {
+        loop {
+            let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
+            if self.outbox.owed > OUTBOX {
+                return Err(Broken::NotReading);
+            }
+            let line = tokio::select! {
+                biased;
+                () = self.outbox.flush(&mut self.stdin), if !self.outbox.is_empty() => continue,
+                line = lines.next() => line,
+            };
+            match line {
+                Ok(Some(text)) => {
+                    let line = Line::new(text);
+                    if !matches!(line.read(), Incoming::Stray) {
+                        return Ok(line);
+                    }
+                    self.stray.take(line.text(), &self.secrets);
+                }
+                Ok(None) => return Err(Broken::Ended),
+                Err(FrameError::TooLarge { limit }) => self.stray.count(limit),
+                Err(FrameError::NotUtf8) => self.stray.count(1),
+                Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
+                Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
+                Err(_) => return Err(Broken::Garbage),
+            }
+            if self.stray.is_too_much() {
+                return Err(Broken::Garbage);
+            }
+        }
+    }
+
+    /// Writes what waits, and reads on, until `done` says so of a message, or the time is up. For the end of a conversation:
+    /// whatever else comes is dropped.
+    pub(crate) async fn drain(&mut self, until: Instant, mut done: impl FnMut(&Incoming<'_>) -> bool) {
+        let _ = timeout_at(until, async {
+            while let Ok(line) = self.next().await {
+                if done(&line.read()) {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// How the agent ended, and what it said last. Both are on their way when its stdout is closed, unless a descendant
+    /// holds the pipe.
+    pub(crate) async fn last_words(&mut self) -> LastWords {
+        let exit = timeout(LAST_WORDS, self.process.wait()).await.ok();
+        self.words(exit).await
+    }
+
+    /// What it has said so far, of one that is still there.
+    pub(crate) async fn words_so_far(&mut self) -> LastWords {
+        let exit = self.process.exit();
+        self.words(exit).await
+    }
+
+    async fn words(&self, exit: Option<Exit>) -> LastWords {
+        let stderr = self.process.stderr();
+        if exit.is_some() {
+            let _ = timeout(LAST_WORDS, stderr.finished()).await;
+        }
+        LastWords { exit, stderr: stderr.text(), stray: self.stray.told() }
+    }
+
+    /// Ends the agent and all that descends from it, by `deadline`.
+    pub(crate) async fn end(mut self, deadline: Instant) -> Teardown {
+        // A little less than there is, so that a leak can still be told.
+        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
+        drop(self.stdin.take());
+        if let Some(lines) = self.lines.take() {
+            self.process.give_back_stdout(lines.into_stdout());
+        }
+        self.process.terminate(Ladder::within(left)).await
+    }
+}
+
+impl Outbox {
+    fn push(&mut self, line: &str) {
+        self.bytes.extend_from_slice(line.as_bytes());
+    }
+
+    /// An answer, which the agent has asked for, so that it has to read it.
+    fn owe(&mut self, line: &str) {
+        self.owed += line.len();
+        self.push(line);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Writes until nothing waits. Where nothing can be written any more, what waits is dropped: an agent that has closed
+    /// its stdin may still have something to say, and the end of its stdout ends the conversation.
+    ///
+    /// Cancel-safe.
+    async fn flush(&mut self, stdin: &mut Option<Stdin>) {
+        while let Some(pipe) = stdin.as_mut().filter(|_| self.sent < self.bytes.len()) {
+            match pipe.write(&self.bytes[self.sent..]).await {
+                Ok(written) if written > 0 => self.sent += written,
+                Ok(_) | Err(_) => *stdin = None,
+            }
+        }
+        // A prompt may have been large.
+        *self = Self::default();
+    }
+}

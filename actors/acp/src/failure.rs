@@ -1,0 +1,160 @@
+//! What an agent says when a request of ours fails, made fit for people and for programs. Pure.
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use subagents_process::Secrets;
+use subagents_seam::{Diagnostic, bounded, sanitised};
+
+/// The agent wants a sign-in, by ACP.
+const AUTH_REQUIRED: &str = "-32000";
+/// A request was cancelled, by ACP.
+const CANCELLED: &str = "-32800";
+
+/// As much of a message is kept.
+const MESSAGE_BYTES: usize = 1500;
+/// As much of what stands beside it.
+const DATA_BYTES: usize = 1000;
+
+/// An error of the agent's. Nothing in it is trusted to have its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RpcError {
+    code: String,
+    message: String,
+    data: String,
+}
+
+#[derive(Deserialize)]
+struct Lenient {
+    #[serde(default)]
+    code: Value,
+    #[serde(default)]
+    message: Value,
+    #[serde(default)]
+    data: Value,
+}
+
+impl RpcError {
+    pub(crate) fn read(error: &RawValue, secrets: &Secrets) -> Self {
+        let shown = |value: &Value, limit: usize| {
+            let text = match value {
+                Value::Null => return String::new(),
+                Value::String(text) => bounded(text, limit * 4),
+                other => bounded(&other.to_string(), limit * 4),
+            };
+            bounded(sanitised(&secrets.mask(&text)).trim(), limit)
+        };
+        match serde_json::from_str(error.get()) {
+            Ok(Lenient { code, message, data }) => Self {
+                code: shown(&code, 40),
+                message: shown(&message, MESSAGE_BYTES),
+                data: shown(&data, DATA_BYTES),
+            },
+            // No object at all.
+            Err(_) => Self {
+                code: String::new(),
+                message: shown(&serde_json::from_str(error.get()).unwrap_or_default(), MESSAGE_BYTES),
+                data: String::new(),
+            },
+        }
+    }
+
+    pub(crate) fn wants_sign_in(&self) -> bool {
+        self.code == AUTH_REQUIRED
+    }
+
+    /// What kind of failure it is, as far as it tells.
+    pub(crate) fn category(&self) -> &'static str {
+        match &*self.code {
+            AUTH_REQUIRED => return "auth-required",
+            CANCELLED => return "agent-cancelled",
+            _ => {}
+        }
+        let text = format!("{} {} {}", self.code, self.message, self.data).to_ascii_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        if says(&[
+            "quota",
+            "usage limit",
+            "usage_limit",
+            "spend limit",
+            "spending limit",
+            "credit balance",
+            "billing",
+        ]) {
+            "quota"
+        } else if says(&["429", "rate limit", "rate_limit", "too many requests", "overloaded"]) {
+            "rate-limited"
+        } else {
+            "agent-error"
+        }
+    }
+
+    /// For the result of a run that it ended.
+    pub(crate) fn diagnostic(&self, program: &str) -> Diagnostic {
+        Diagnostic::new(self.category(), &format!("{} answered with an error: {self}", bounded(program, 200)))
+    }
+}
+
+impl std::fmt::Display for RpcError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let or = |text: &'_ str, none: &'static str| {
+            if text.is_empty() { none.to_owned() } else { text.to_owned() }
+        };
+        write!(f, "{} (code {})", or(&self.message, "no message"), or(&self.code, "none"))?;
+        if self.data.is_empty() { Ok(()) } else { write!(f, "; {}", self.data) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> RpcError {
+        let secrets = Secrets::of([("API_KEY".into(), "hunter2-hunter2".into())]);
+        RpcError::read(&RawValue::from_string(json.to_owned()).unwrap(), &secrets)
+    }
+
+    #[test]
+    fn l05_an_error_is_never_empty_and_never_a_placeholder() {
+        for (json, wanted) in [
+            (r#"{"code":-32603,"message":"boom"}"#, "boom (code -32603)"),
+            (
+                r#"{"code":-32603,"message":"","data":{"a":{"b":[1]}}}"#,
+                r#"no message (code -32603); {"a":{"b":[1]}}"#,
+            ),
+            (r#"{"code":"x","message":{"why":"that"}}"#, r#"{"why":"that"} (code x)"#),
+            (r#"{"message":"key hunter2-hunter2"}"#, "key [API_KEY] (code none)"),
+            (r#"{"code":1,"message":"\u001b[31mred\u0007","data":"plain"}"#, "red (code 1); plain"),
+            (r#""just text""#, "just text (code none)"),
+            ("null", "no message (code none)"),
+            ("[1,2,3,4]", "[1,2,3,4] (code none)"),
+            ("{}", "no message (code none)"),
+        ] {
+            assert_eq!(read(json).to_string(), wanted);
+        }
+        let long = read(&format!(
+            r#"{{"code":1,"message":"{}","data":"{}"}}"#,
+            "é".repeat(50_000),
+            "d".repeat(100_000)
+        ));
+        let diagnostic = long.diagnostic("agent");
+        assert!(diagnostic.text().starts_with("agent answered with an error: éé"), "{diagnostic}");
+        assert!(diagnostic.text().contains("… (cut) (code 1); dd") && diagnostic.text().len() <= 4096);
+    }
+
+    #[test]
+    fn k04_a_used_up_quota_is_no_plain_error() {
+        for (json, category) in [
+            (r#"{"code":-32603,"message":"429 insufficient quota"}"#, "quota"),
+            (r#"{"code":-32603,"message":"x","data":{"codex_error_info":"usage_limit_exceeded"}}"#, "quota"),
+            (r#"{"code":403,"message":"You exceeded your current quota, check your plan"}"#, "quota"),
+            (r#"{"code":-32603,"message":"Your credit balance is too low"}"#, "quota"),
+            (r#"{"code":429,"message":"slow down"}"#, "rate-limited"),
+            (r#"{"code":-32603,"message":"Rate limit reached"}"#, "rate-limited"),
+            (r#"{"code":-32603,"message":"API Error: 500"}"#, "agent-error"),
+            (r#"{"code":-32000,"message":"Authentication required"}"#, "auth-required"),
+            (r#"{"code":-32800,"message":"cancelled"}"#, "agent-cancelled"),
+        ] {
+            assert_eq!(read(json).category(), category, "{json}");
+        }
+    }
+}

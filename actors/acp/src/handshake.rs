@@ -1,0 +1,322 @@
+//! From a process to a session: `initialize`, a sign-in where the agent asks for one, `session/new`, mode and model.
+
+use std::path::Path;
+
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    AuthenticateRequest, Implementation, InitializeRequest, McpServer, NewSessionRequest,
+    RequestPermissionOutcome, RequestPermissionResponse,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use subagents_seam::{FailureCode, ProviderFailure, bounded, sanitised};
+
+use crate::agent::{AgentInfo, AuthMethod};
+use crate::connection::{Broken, Connection};
+use crate::failure::RpcError;
+use crate::wire::Incoming;
+
+/// Why there is no session. The agent is still there and has to be ended.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The connection broke while this was asked.
+    Broken(&'static str, Broken),
+    /// Everything else is known here and now.
+    Failed(ProviderFailure),
+}
+
+impl From<ProviderFailure> for Refused {
+    fn from(failure: ProviderFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// What a session is made of.
+pub(crate) struct Wanted<'a> {
+    pub(crate) cwd: &'a Path,
+    pub(crate) mcp_servers: Vec<McpServer>,
+    pub(crate) needs_http: Option<&'a str>,
+    pub(crate) auth_method: Option<&'a str>,
+    pub(crate) mode: Option<&'a str>,
+    pub(crate) model: Option<&'a str>,
+    /// Whether the agent is given a variable of this name.
+    pub(crate) has_variable: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
+/// Where a handshake is, for whoever has to give it up.
+pub(crate) type At<'a> = &'a mut &'static str;
+
+/// Asks what the agent is.
+pub(crate) async fn initialize(connection: &mut Connection, at: At<'_>) -> Result<AgentInfo, Refused> {
+    let us = Implementation::new("subagents", env!("CARGO_PKG_VERSION")).title("subagents".to_owned());
+    let request = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
+    let answer = call(connection, "initialize", request, at).await?;
+    let answer = answer.map_err(|error| failed(connection, "initialize", &error))?;
+    version(&answer["protocolVersion"]).map_err(|spoken| {
+        let text = format!(
+            "{} speaks {spoken} of the Agent Client Protocol, and we speak version 1; take a release of it that has \
+             version 1",
+            connection.program()
+        );
+        ProviderFailure::new(FailureCode::UnsupportedProtocolVersion, text)
+    })?;
+    Ok(AgentInfo::read(&answer))
+}
+
+/// Makes a session; gives its id.
+pub(crate) async fn open(
+    connection: &mut Connection,
+    agent: &AgentInfo,
+    wanted: &Wanted<'_>,
+    at: At<'_>,
+) -> Result<String, Refused> {
+    if let Some(server) = wanted.needs_http.filter(|_| !agent.connects_to_mcp()) {
+        let text = format!(
+            "{} cannot connect to the MCP server {server}; give it one that it can start",
+            connection.program()
+        );
+        return Err(ProviderFailure::new(FailureCode::ProviderFailed, text).into());
+    }
+    let request = NewSessionRequest::new(wanted.cwd).mcp_servers(wanted.mcp_servers.clone());
+    let mut answer = call(connection, "session/new", &request, at).await?;
+    if let Some(error) = sign_in_wanted(&answer) {
+        sign_in(connection, agent, wanted, &error, at).await?;
+        answer = call(connection, "session/new", &request, at).await?;
+        // Once is enough.
+        if let Some(error) = sign_in_wanted(&answer) {
+            return Err(sign_in_needed(connection, agent, &error).into());
+        }
+    }
+    let answer = answer.map_err(|error| failed(connection, "session/new", &error))?;
+    let Some(session) = answer["sessionId"].as_str().filter(|id| !id.is_empty()) else {
+        let text = format!("{} made a session without a sessionId", connection.program());
+        return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
+    };
+    for (choice, wanted) in [(Choice::Mode, wanted.mode), (Choice::Model, wanted.model)] {
+        if let Some(wanted) = wanted {
+            choose(connection, choice, wanted, session, &answer, at).await?;
+        }
+    }
+    Ok(session.to_owned())
+}
+
+fn sign_in_wanted(answer: &Result<Value, RpcError>) -> Option<RpcError> {
+    answer.as_ref().err().filter(|error| error.wants_sign_in()).cloned()
+}
+
+/// Signs in by the method that is configured, else by the first that the environment satisfies.
+async fn sign_in(
+    connection: &mut Connection,
+    agent: &AgentInfo,
+    wanted: &Wanted<'_>,
+    error: &RpcError,
+    at: At<'_>,
+) -> Result<(), Refused> {
+    let method = match wanted.auth_method {
+        Some(id) => Some(id),
+        None => agent
+            .auth_methods()
+            .iter()
+            .find(|method| method.is_satisfied(wanted.has_variable))
+            .map(AuthMethod::id),
+    };
+    let Some(method) = method else { return Err(sign_in_needed(connection, agent, error).into()) };
+    let request = AuthenticateRequest::new(method.to_owned());
+    match call(connection, "authenticate", &request, at).await? {
+        Ok(_) => Ok(()),
+        Err(error) => Err(sign_in_needed(connection, agent, &error).into()),
+    }
+}
+
+fn sign_in_needed(connection: &Connection, agent: &AgentInfo, error: &RpcError) -> ProviderFailure {
+    let methods: Vec<_> = agent.auth_methods().iter().map(ToString::to_string).collect();
+    let methods = if methods.is_empty() { "it names none".to_owned() } else { methods.join("; ") };
+    let text = format!(
+        "{} wants a sign-in ({error}); its ways: {methods}. Sign in with the program itself, or pass it the variable \
+         (pass_env)",
+        connection.program()
+    );
+    ProviderFailure::new(FailureCode::AuthRequired, text)
+}
+
+/// What may be chosen for a session.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Mode,
+    Model,
+}
+
+/// One way in which an agent offers a choice.
+struct Offer {
+    method: &'static str,
+    params: Value,
+}
+
+impl Choice {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::Model => "model",
+        }
+    }
+
+    /// The lists that an agent may give, each with the ids in it: configuration options, then what was before them.
+    fn ids(self, session: &Value) -> (Option<&str>, Vec<&str>) {
+        let options = session["configOptions"].as_array().into_iter().flatten();
+        let mut of_kind = options
+            .filter(|option| option["category"].as_str().or(option["id"].as_str()) == Some(self.word()));
+        if let Some(option) = of_kind.next() {
+            // Groups hold options of their own.
+            let values = option["options"].as_array().into_iter().flatten().flat_map(|option| {
+                let group = option["options"].as_array().into_iter().flatten();
+                std::iter::once(option).chain(group).filter_map(|option| option["value"].as_str())
+            });
+            return (option["id"].as_str(), values.collect());
+        }
+        let (list, key) = match self {
+            Self::Mode => (&session["modes"]["availableModes"], "id"),
+            Self::Model => (&session["models"]["availableModels"], "modelId"),
+        };
+        (None, list.as_array().into_iter().flatten().filter_map(|entry| entry[key].as_str()).collect())
+    }
+
+    fn offer(self, session_id: &str, option: Option<&str>, wanted: &str) -> Offer {
+        match (self, option) {
+            (_, Some(option)) => Offer {
+                method: "session/set_config_option",
+                params: json!({"sessionId": session_id, "configId": option, "value": wanted}),
+            },
+            (Self::Mode, None) => Offer {
+                method: "session/set_mode",
+                params: json!({"sessionId": session_id, "modeId": wanted}),
+            },
+            (Self::Model, None) => Offer {
+                method: "session/set_model",
+                params: json!({"sessionId": session_id, "modelId": wanted}),
+            },
+        }
+    }
+}
+
+async fn choose(
+    connection: &mut Connection,
+    choice: Choice,
+    wanted: &str,
+    session_id: &str,
+    session: &Value,
+    at: At<'_>,
+) -> Result<(), Refused> {
+    let (option, ids) = choice.ids(session);
+    // Where it does not tell what it has, it is asked all the same.
+    if !ids.is_empty() && !ids.contains(&wanted) {
+        let shown: Vec<_> = ids.iter().take(20).map(|id| bounded(&sanitised(id), 80)).collect();
+        let text = format!(
+            "{} has no {} `{}`; it has {}{}",
+            connection.program(),
+            choice.word(),
+            bounded(&sanitised(wanted), 80),
+            shown.join(", "),
+            if ids.len() > shown.len() { ", …" } else { "" },
+        );
+        return Err(ProviderFailure::new(FailureCode::ProviderFailed, text).into());
+    }
+    let Offer { method, params } = choice.offer(session_id, option, wanted);
+    match call(connection, method, params, at).await? {
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(connection, method, &error).into()),
+    }
+}
+
+/// A version that is ours; otherwise what is spoken, in words. A number in quotes is taken for a number.
+fn version(told: &Value) -> Result<(), String> {
+    let number = match told {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null => return Err("no version (there is no protocolVersion in its answer)".to_owned()),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    match number {
+        Some(1) => Ok(()),
+        _ => Err(format!("version {}", bounded(&sanitised(&told.to_string()), 40))),
+    }
+}
+
+fn failed(connection: &Connection, method: &str, error: &RpcError) -> ProviderFailure {
+    let code = if error.wants_sign_in() { FailureCode::AuthRequired } else { FailureCode::ProviderFailed };
+    ProviderFailure::new(code, format!("{} refused {method}: {error}", connection.program()))
+}
+
+/// Asks, and waits for the answer. Meanwhile nothing that the agent asks of us is granted: there is no session yet.
+async fn call(
+    connection: &mut Connection,
+    method: &'static str,
+    params: impl Serialize,
+    at: At<'_>,
+) -> Result<Result<Value, RpcError>, Refused> {
+    *at = method;
+    let asked = connection.request(method, params);
+    loop {
+        let line = connection.next().await.map_err(|broken| Refused::Broken(method, broken))?;
+        match line.read() {
+            Incoming::Response { id, outcome } if id == asked => {
+                let answer = outcome.map_err(|error| RpcError::read(error, connection.secrets()));
+                return Ok(answer.map(|result| serde_json::from_str(result.get()).unwrap_or_default()));
+            }
+            Incoming::Request { id, method, .. } if method == "session/request_permission" => {
+                connection.reply(id, RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
+            }
+            Incoming::Request { id, method, .. } => connection.refuse_unknown(id, &method),
+            Incoming::Response { .. }
+            | Incoming::Notification { .. }
+            | Incoming::Unasked
+            | Incoming::Stray => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a02_the_version_is_read_leniently_and_judged_strictly() {
+        for good in [json!(1), json!("1"), json!(" 1 ")] {
+            assert_eq!(version(&good), Ok(()), "{good}");
+        }
+        for (bad, spoken) in [
+            (json!(99), "version 99"),
+            (json!(2), "version 2"),
+            (json!(0), "version 0"),
+            (json!("one"), "version \"one\""),
+            (json!(1.5), "version 1.5"),
+            (json!([1]), "version [1]"),
+            (json!(null), "no version (there is no protocolVersion in its answer)"),
+        ] {
+            assert_eq!(version(&bad), Err(spoken.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_choice_is_found_where_an_agent_offers_it() {
+        let session = json!({
+            "modes": {"availableModes": [{"id": "a"}, {"id": "b"}]},
+            "models": {"availableModels": [{"modelId": "m"}]},
+        });
+        assert_eq!(Choice::Mode.ids(&session), (None, vec!["a", "b"]));
+        assert_eq!(Choice::Model.ids(&session), (None, vec!["m"]));
+        let session = json!({
+            "modes": {"availableModes": [{"id": "a"}]},
+            "configOptions": [
+                {"id": "effort", "category": "thought_level", "options": [{"value": "high"}]},
+                {"id": "x", "category": "mode", "options": [{"value": "c"}]},
+                {"id": "model", "options": [{"group": "g", "options": [{"value": "n"}]}]},
+            ],
+        });
+        assert_eq!(Choice::Mode.ids(&session), (Some("x"), vec!["c"]));
+        assert_eq!(Choice::Model.ids(&session), (Some("model"), vec!["n"]));
+        assert_eq!(Choice::Mode.ids(&json!({})), (None, vec![]));
+        let offer = Choice::Mode.offer("s", Some("x"), "c");
+        assert_eq!(offer.method, "session/set_config_option");
+        assert_eq!(offer.params, json!({"sessionId": "s", "configId": "x", "value": "c"}));
+    }
+}

@@ -1,0 +1,120 @@
+//! Agents that are known by name: how to start them, what they sign in with, and what is to be known of them.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use subagents_seam::ProviderFailure;
+
+use crate::provider::Acp;
+
+/// An agent that is found by its name on `PATH`, without configuration.
+///
+/// The commands and variables are those that the agent's own documentation names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownAgent {
+    /// Its name as a provider.
+    pub name: &'static str,
+    /// Who it is.
+    pub title: &'static str,
+    /// The program and its arguments.
+    pub command: &'static [&'static str],
+    /// The variables of its own sign-in, which reach it although their names look like secrets. No other does.
+    pub pass_env: &'static [&'static str],
+    /// How to get it.
+    pub install: &'static str,
+    /// How to sign in.
+    pub sign_in: &'static str,
+}
+
+/// All that are known, in the order in which one is chosen where nobody chooses.
+pub const KNOWN_AGENTS: &[KnownAgent] = &[
+    KnownAgent {
+        name: "claude-agent-acp",
+        title: "Claude Code, by its ACP adapter",
+        command: &["claude-agent-acp"],
+        pass_env: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
+        install: "npm install -g @agentclientprotocol/claude-agent-acp",
+        sign_in: "sign in with `claude`, or set ANTHROPIC_API_KEY",
+    },
+    KnownAgent {
+        name: "codex-acp",
+        title: "Codex, by its ACP adapter",
+        command: &["codex-acp"],
+        pass_env: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        install: "npm install -g @agentclientprotocol/codex-acp",
+        sign_in: "sign in with `codex login`, or set OPENAI_API_KEY",
+    },
+    KnownAgent {
+        name: "gemini",
+        title: "Gemini CLI",
+        command: &["gemini", "--acp"],
+        pass_env: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        install: "npm install -g @google/gemini-cli",
+        sign_in: "start `gemini` once, or set GEMINI_API_KEY",
+    },
+    KnownAgent {
+        name: "opencode",
+        title: "opencode",
+        command: &["opencode", "acp"],
+        pass_env: &[
+            "ANTHROPIC_API_KEY",
+            "GEMINI_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENCODE_API_KEY",
+            "OPENROUTER_API_KEY",
+        ],
+        install: "npm install -g opencode-ai",
+        sign_in: "sign in with `opencode auth login`, or set the key of a model provider",
+    },
+    KnownAgent {
+        name: "qwen",
+        title: "Qwen Code",
+        command: &["qwen", "--acp"],
+        pass_env: &["DASHSCOPE_API_KEY", "OPENAI_API_KEY"],
+        install: "npm install -g @qwen-code/qwen-code",
+        sign_in: "start `qwen` once, or set OPENAI_API_KEY",
+    },
+];
+
+impl KnownAgent {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KNOWN_AGENTS.iter().find(|agent| agent.name == name)
+    }
+
+    /// The provider of it, to be changed where something else is wanted.
+    pub fn provider(&self) -> Acp {
+        let (program, args) = self.command.split_first().unwrap_or((&"", &[]));
+        Acp::new(program).args(args).pass_env(self.pass_env)
+    }
+
+    /// Whether it is here: its file. It looks a few files up and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// What a start would say.
+    pub fn find(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
+        self.provider().check(cwd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use subagents_seam::Name;
+
+    use super::*;
+
+    #[test]
+    fn each_known_agent_can_be_a_provider() {
+        let mut names: Vec<_> = KNOWN_AGENTS.iter().map(|agent| agent.name).collect();
+        for agent in KNOWN_AGENTS {
+            assert!(Name::of_provider(agent.name).is_ok(), "{}", agent.name);
+            assert!(!agent.command.is_empty() && agent.pass_env.iter().all(|name| !name.is_empty()));
+            assert_eq!(KnownAgent::named(agent.name), Some(agent));
+        }
+        names.dedup();
+        assert_eq!(names.len(), KNOWN_AGENTS.len());
+        assert_eq!(KnownAgent::named("no-such"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! What an agent says it used up. Pure.
+//!
+//! The protocol has no settled place for tokens yet. Agents put them beside the stop reason, as `usage` or below
+//! `_meta.quota.token_count`; the cost so far comes in an update.
+
+use serde_json::Value;
+use subagents_seam::Usage;
+
+/// The tokens of all turns so far, and what they cost.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spent {
+    usage: Usage,
+}
+
+impl Spent {
+    /// Adds the tokens of a turn, as its response tells them. Zero everywhere is not a fact: agents write it where they
+    /// do not know.
+    pub(crate) fn turn(&mut self, response: &Value) {
+        let places = [&response["usage"], &response["_meta"]["quota"]["token_count"]];
+        let Some(tokens) = places.into_iter().map(Tokens::read).find(Tokens::is_known) else { return };
+        let sum = |so_far: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *so_far = Some(so_far.unwrap_or(0).saturating_add(more));
+            }
+        };
+        sum(&mut self.usage.input_tokens, tokens.input);
+        sum(&mut self.usage.output_tokens, tokens.output);
+        sum(&mut self.usage.cached_tokens, tokens.cached);
+        sum(&mut self.usage.total_tokens, tokens.total);
+    }
+
+    /// Takes the cost of the session so far; in another currency than the dollar it stays unknown.
+    pub(crate) fn cost(&mut self, amount: f64, currency: &str) {
+        if currency.eq_ignore_ascii_case("USD") && amount.is_finite() && amount > 0.0 {
+            self.usage.cost_usd = Some(amount);
+        }
+    }
+
+    /// All of it; none where nothing is known.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        (self.usage != Usage::default()).then(|| self.usage.clone())
+    }
+}
+
+struct Tokens {
+    input: Option<u64>,
+    output: Option<u64>,
+    cached: Option<u64>,
+    total: Option<u64>,
+}
+
+impl Tokens {
+    fn read(place: &Value) -> Self {
+        let number = |names: [&str; 2]| names.iter().find_map(|name| place[*name].as_u64());
+        Self {
+            input: number(["inputTokens", "input_tokens"]),
+            output: number(["outputTokens", "output_tokens"]),
+            cached: number(["cachedReadTokens", "cachedInputTokens"]),
+            total: number(["totalTokens", "total_tokens"]),
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        [self.input, self.output, self.cached, self.total].into_iter().flatten().any(|tokens| tokens > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_where_agents_put_them_and_summed_over_turns() {
+        let mut spent = Spent::default();
+        spent.turn(&json!({"usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 0, "totalTokens": 12}}));
+        spent.turn(&json!({"usage": null, "_meta": {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 1}}}}));
+        let usage = spent.usage().unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens), (Some(15), Some(3)));
+        assert_eq!((usage.cached_tokens, usage.total_tokens, usage.cost_usd), (Some(0), Some(12), None));
+    }
+
+    #[test]
+    fn c08_zero_everywhere_is_unknown() {
+        let mut spent = Spent::default();
+        spent.turn(&json!({"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}));
+        spent.turn(&json!({"usage": "much", "_meta": 7}));
+        spent.turn(&json!(null));
+        spent.cost(0.0, "USD");
+        spent.cost(3.0, "EUR");
+        assert_eq!(spent.usage(), None);
+        spent.cost(0.25, "usd");
+        assert_eq!(spent.usage().unwrap().cost_usd, Some(0.25));
+    }
+}

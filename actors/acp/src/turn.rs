@@ -1,0 +1,272 @@
+//! What an agent tells while it works on a prompt, folded into what is kept of it. Pure.
+
+use std::collections::HashMap;
+
+use agent_client_protocol_schema::v1::{
+    ContentBlock, ContentChunk, Meta, SessionNotification, SessionUpdate, ToolCallStatus, ToolKind,
+};
+use serde_json::{Value, value::RawValue};
+use subagents_seam::{Progress, Waiting, bounded, sanitised};
+
+use crate::answer::{Answer, Show};
+use crate::spent::Spent;
+
+/// As many tools are known by their ids at once; what is beyond is counted only.
+const TOOLS: usize = 1024;
+/// As much of a tool's name is kept.
+const NAME_BYTES: usize = 100;
+
+/// The state of one session, over all of its prompts.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    session: String,
+    pub(crate) answer: Answer,
+    pub(crate) spent: Spent,
+    /// Those that have begun and not ended, by id.
+    tools: HashMap<String, String>,
+    /// How many updates there were that are not known here, or were not as they should be.
+    unknown: u32,
+    /// The agent says, beside the protocol, that its model failed.
+    failed: bool,
+}
+
+impl Turn {
+    pub(crate) fn new(session: String, answer: Answer) -> Self {
+        Self { session, answer, spent: Spent::default(), tools: HashMap::new(), unknown: 0, failed: false }
+    }
+
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// The name of a tool that is at work.
+    pub(crate) fn known_tool(&self, id: &str) -> Option<&str> {
+        self.tools.get(id).map(String::as_str)
+    }
+
+    /// Whether the model failed although the agent's stop reason does not say so.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Another prompt follows in the same session.
+    pub(crate) fn again(&mut self, answer: Answer) {
+        self.answer = answer;
+        self.failed = false;
+    }
+
+    /// Takes a `session/update`. What is not known, or not as it should be, is a sign of life.
+    pub(crate) fn update(&mut self, params: Option<&RawValue>, show: &mut Show<'_>) {
+        let update = params.and_then(|params| serde_json::from_str::<SessionNotification>(params.get()).ok());
+        let Some(SessionNotification { session_id, update, .. }) = update else {
+            self.unknown = self.unknown.saturating_add(1);
+            return show(Progress::Alive);
+        };
+        // Agents have sessions of their own below ours.
+        if *session_id.0 != *self.session {
+            return show(Progress::Alive);
+        }
+        match update {
+            SessionUpdate::AgentMessageChunk(ContentChunk { content, message_id, .. }) => {
+                let ContentBlock::Text(text) = content else { return show(Progress::Alive) };
+                self.answer.chunk(&text.text, message_id.as_ref().map(|id| &*id.0), show);
+            }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                let text = if let ContentBlock::Text(text) = &chunk.content { &*text.text } else { "" };
+                show(Progress::Thought(text));
+            }
+            SessionUpdate::ToolCall(call) => {
+                let name = tool_name(call.name.as_deref(), call.meta.as_ref(), Some(&call.kind));
+                self.tool(&call.tool_call_id.0, name, call.status, show);
+            }
+            SessionUpdate::ToolCallUpdate(call) => {
+                let fields = &call.fields;
+                let name = tool_name(fields.name.as_deref(), call.meta.as_ref(), fields.kind.as_ref());
+                self.tool(&call.tool_call_id.0, name, fields.status.unwrap_or_default(), show);
+            }
+            SessionUpdate::Plan(_) => show(Progress::Plan),
+            SessionUpdate::UsageUpdate(usage) => {
+                if let Some(cost) = usage.cost {
+                    self.spent.cost(cost.amount, &cost.currency);
+                }
+                match self.spent.usage() {
+                    Some(usage) => show(Progress::Usage(usage)),
+                    None => show(Progress::Alive),
+                }
+            }
+            SessionUpdate::SessionInfoUpdate(info) => {
+                self.heed(info.meta.as_ref());
+                show(Progress::Alive);
+            }
+            _ => show(Progress::Alive),
+        }
+    }
+
+    /// A tool is waited for from its first word on, until it is done.
+    fn tool(&mut self, id: &str, name: Option<String>, status: ToolCallStatus, show: &mut Show<'_>) {
+        let over = matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
+        let known = self.tools.contains_key(id);
+        if !known && self.tools.len() < TOOLS {
+            self.answer.interrupt();
+            let name = name.unwrap_or_else(|| "tool".to_owned());
+            show(Progress::ToolStarted(&name));
+            self.tools.insert(id.to_owned(), name);
+        }
+        if !over {
+            return if known {
+                show(Progress::Alive)
+            };
+        }
+        let Some(name) = self.tools.remove(id) else { return };
+        show(Progress::ToolFinished(&name));
+        let next = self.tools.values().next();
+        show(Progress::Waiting(Some(next.map_or(Waiting::Model, |name| Waiting::Tool((&**name).into())))));
+    }
+
+    /// codex-acp tells a failed model beside the protocol only, in the status of its thread: the turn ends as if nothing
+    /// had happened.
+    fn heed(&mut self, meta: Option<&Meta>) {
+        let Some(status) =
+            meta.and_then(|meta| meta.get("codex")).map(|codex| &codex["threadStatus"]["type"])
+        else {
+            return;
+        };
+        match status.as_str() {
+            Some("systemError") => self.failed = true,
+            Some("active") => self.failed = false,
+            // After an error it goes idle all the same.
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// What a tool may be called where people see it. A title is none: it holds what the tool was given.
+pub(crate) fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&ToolKind>) -> Option<String> {
+    let claude = || meta?.get("claudeCode")?.get("toolName").and_then(Value::as_str);
+    let told = name.or_else(claude).map(str::to_owned);
+    // The kind as the protocol writes it.
+    let kind = || match serde_json::to_value(kind?) {
+        Ok(Value::String(kind)) if kind != "other" => Some(kind),
+        _ => None,
+    };
+    told.or_else(kind).map(|name| bounded(&sanitised(&name), NAME_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use subagents_process::Secrets;
+
+    use super::*;
+
+    fn played(updates: &[Value]) -> (Turn, Vec<String>) {
+        let secrets = Secrets::default();
+        let mut turn = Turn::new("s".to_owned(), Answer::new(1000, &secrets));
+        let mut shown = Vec::new();
+        for update in updates {
+            let params = if update.get("sessionId").is_some() || !update.is_object() {
+                update.clone()
+            } else {
+                json!({"sessionId": "s", "update": update})
+            };
+            let params = serde_json::value::to_raw_value(&params).unwrap();
+            turn.update(Some(&params), &mut |progress| shown.push(format!("{progress:?}")));
+        }
+        (turn, shown)
+    }
+
+    fn chunk(text: &str) -> Value {
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
+    }
+
+    #[test]
+    fn spec_18_2_the_answer_is_the_text_of_the_messages_alone() {
+        let (turn, shown) = played(&[
+            json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "you said"}}),
+            json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}),
+            json!({"sessionUpdate": "plan", "entries": []}),
+            chunk("one "),
+            json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "", "mimeType": "image/png"}}),
+            json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "touch /secret", "kind": "execute", "status": "pending"}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress", "content": [{"type": "content", "content": {"type": "text", "text": "no answer"}}]}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}),
+            chunk("two"),
+        ]);
+        assert_eq!(turn.answer.text(), "one \n\ntwo");
+        assert_eq!(
+            shown,
+            [
+                "Alive",
+                r#"Thought("hm")"#,
+                "Plan",
+                "Message",
+                r#"Text("one ")"#,
+                "Alive",
+                r#"ToolStarted("execute")"#,
+                "Alive",
+                r#"ToolFinished("execute")"#,
+                "Waiting(Some(Model))",
+                "Message",
+                r#"Text("\n\n")"#,
+                r#"Text("two")"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_or_odd_is_a_sign_of_life() {
+        let (turn, shown) = played(&[
+            json!({"sessionUpdate": "quantum_update", "x": 1}),
+            json!({"sessionUpdate": 7}),
+            json!(null),
+            json!([1, 2]),
+            json!({"sessionUpdate": "agent_message_chunk", "content": "text"}),
+            json!({"sessionUpdate": "tool_call"}),
+            json!({"sessionId": "another", "update": chunk("not ours")}),
+        ]);
+        assert_eq!(turn.answer.text(), "");
+        assert_eq!(shown, ["Alive"; 7]);
+    }
+
+    #[test]
+    fn a_tool_is_named_without_what_it_was_given() {
+        let tool = |more: Value| {
+            let mut call = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "rm -rf /"});
+            call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            played(&[call]).1[0].clone()
+        };
+        for (more, name) in [
+            (json!({"kind": "execute"}), "execute"),
+            (json!({"kind": "execute", "name": "bash"}), "bash"),
+            (json!({"kind": "execute", "_meta": {"claudeCode": {"toolName": "Bash"}}}), "Bash"),
+            (json!({"kind": "other"}), "tool"),
+            (json!({}), "tool"),
+        ] {
+            assert_eq!(tool(more), format!("ToolStarted({name:?})"));
+        }
+    }
+
+    #[test]
+    fn with_two_tools_at_once_the_other_is_still_waited_for() {
+        let tool = |id: &str, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "kind": "read", "status": status});
+        let (turn, shown) = played(&[
+            tool("a", "in_progress"),
+            tool("b", "in_progress"),
+            tool("a", "failed"),
+            tool("b", "completed"),
+            tool("b", "completed"),
+        ]);
+        assert_eq!(shown[3], r#"Waiting(Some(Tool("read")))"#);
+        assert_eq!(shown[5], "Waiting(Some(Model))");
+        assert_eq!(turn.known_tool("b"), None);
+    }
+
+    #[test]
+    fn b06_a_failed_model_is_seen_where_only_the_status_of_a_thread_tells_it() {
+        let status = |status: &str| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": {"type": status}}}});
+        assert!(!played(&[status("active"), status("idle")]).0.has_failed());
+        assert!(played(&[status("active"), status("systemError"), chunk("We are busy")]).0.has_failed());
+        assert!(played(&[status("systemError"), status("idle")]).0.has_failed());
+        assert!(!played(&[status("systemError"), status("active")]).0.has_failed());
+    }
+}

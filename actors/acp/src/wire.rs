@@ -1,0 +1,260 @@
+//! JSON-RPC 2.0, one message a line. Pure.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// The method is not there, by JSON-RPC.
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+/// The parameters cannot be read, by JSON-RPC.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+
+/// A line of an agent's output.
+#[derive(Debug)]
+pub(crate) struct Line(String);
+
+/// What a line is.
+#[derive(Debug)]
+pub(crate) enum Incoming<'a> {
+    /// The answer to a request of ours: its result, or its error.
+    Response { id: u64, outcome: Result<&'a RawValue, &'a RawValue> },
+    /// The agent asks something. Its id is its own business: a number, a string, even null.
+    Request { id: &'a RawValue, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// The agent tells something.
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A response to something that we never asked.
+    Unasked,
+    /// No message at all.
+    Stray,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// An `id` of null is an id; a missing one is none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Line {
+    pub(crate) fn new(text: String) -> Self {
+        Self(mended(text))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// What it is. A message that has a method is never an answer, whatever its id (a request of the agent's may bear
+    /// the number of one of ours).
+    pub(crate) fn read(&self) -> Incoming<'_> {
+        // An array or a string would be taken for the fields of an envelope in their order, or for nothing.
+        if !self.0.trim_start().starts_with('{') {
+            return Incoming::Stray;
+        }
+        let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(&self.0) else { return Incoming::Stray };
+        match envelope {
+            Envelope { method: Some(method), id: Some(id), params, .. } => {
+                Incoming::Request { id, method, params }
+            }
+            Envelope { method: Some(method), id: None, params, .. } => {
+                Incoming::Notification { method, params }
+            }
+            Envelope { id: Some(id), result, error, .. } => match id.get().parse() {
+                // A result that is undefined is left out by some.
+                Ok(id) => {
+                    let outcome = error.map_or_else(|| Ok(result.unwrap_or(RawValue::NULL)), Err);
+                    Incoming::Response { id, outcome }
+                }
+                Err(_) => Incoming::Unasked,
+            },
+            Envelope { .. } => Incoming::Stray,
+        }
+    }
+}
+
+/// Escapes control characters inside of strings, which JSON wants escaped and some agents pass on as they are.
+fn mended(text: String) -> String {
+    if !text.bytes().any(|byte| byte < b' ') {
+        return text;
+    }
+    let mut mended = String::with_capacity(text.len() + 16);
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if in_string && c < ' ' {
+            mended.push_str(&format!("\\u{:04x}", u32::from(c)));
+            escaped = false;
+            continue;
+        }
+        match c {
+            '"' if !escaped => in_string = !in_string,
+            '\\' if in_string && !escaped => {
+                escaped = true;
+                mended.push(c);
+                continue;
+            }
+            _ => {}
+        }
+        escaped = false;
+        mended.push(c);
+    }
+    mended
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a, P: Serialize> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    method: &'a str,
+    params: P,
+}
+
+#[derive(Serialize)]
+struct Reply<'a, R: Serialize> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ReplyError<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReplyError<'a> {
+    code: i32,
+    message: &'a str,
+}
+
+/// A request of ours.
+pub(crate) fn request(id: u64, method: &str, params: impl Serialize) -> String {
+    line(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params })
+}
+
+/// Something that we tell.
+pub(crate) fn notification(method: &str, params: impl Serialize) -> String {
+    line(&Outgoing { jsonrpc: "2.0", id: None, method, params })
+}
+
+/// Our answer.
+pub(crate) fn reply(id: &RawValue, result: impl Serialize) -> String {
+    line(&Reply { jsonrpc: "2.0", id, result: Some(result), error: None })
+}
+
+/// Our refusal.
+pub(crate) fn refusal(id: &RawValue, code: i32, message: &str) -> String {
+    line(&Reply::<()> { jsonrpc: "2.0", id, result: None, error: Some(ReplyError { code, message }) })
+}
+
+/// What is written here has string keys and no floats that are none: it is always JSON.
+fn line(message: &impl Serialize) -> String {
+    serde_json::to_string(message)
+        .map(|mut line| {
+            line.push('\n');
+            line
+        })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(line: &str) -> String {
+        match Line::new(line.to_owned()).read() {
+            Incoming::Response { id, outcome: Ok(result) } => format!("{id} ok {result}"),
+            Incoming::Response { id, outcome: Err(error) } => format!("{id} failed {error}"),
+            Incoming::Request { id, method, params } => {
+                format!("{id} asks {method} {}", params.map_or("-", RawValue::get))
+            }
+            Incoming::Notification { method, params } => {
+                format!("tells {method} {}", params.map_or("-", RawValue::get))
+            }
+            Incoming::Unasked => "unasked".to_owned(),
+            Incoming::Stray => "stray".to_owned(),
+        }
+    }
+
+    #[test]
+    fn b20_a_message_with_a_method_is_never_an_answer() {
+        for (line, wanted) in [
+            (r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#, r#"3 ok {"a":1}"#),
+            (r#"{"id":3,"method":"m","params":{}}"#, "3 asks m {}"),
+            (r#"{"id":"x","method":"m"}"#, r#""x" asks m -"#),
+            (r#"{"id":0,"method":"m"}"#, "0 asks m -"),
+            (r#"{"id":null,"method":"m"}"#, "null asks m -"),
+            (r#"{"id":3,"method":"m","result":{}}"#, "3 asks m -"),
+            (r#"{"method":"m","params":null}"#, "tells m -"),
+            (r#"{"id":3,"error":{"code":1}}"#, r#"3 failed {"code":1}"#),
+            (r#"{"id":3,"error":null,"result":7}"#, "3 ok 7"),
+            (r#"{"id":3}"#, "3 ok null"),
+            (r#"{"id":3,"result":null}"#, "3 ok null"),
+            (r#"{"id":"3","result":1}"#, "unasked"),
+            (r#"{"id":null,"result":1}"#, "unasked"),
+            (r#"{"id":-1,"result":1}"#, "unasked"),
+        ] {
+            assert_eq!(kind(line), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn d07_what_is_no_message_is_stray() {
+        for line in [
+            "",
+            "Welcome!",
+            "\u{1b}]0;title\u{7}",
+            "\"hi\"",
+            "[]",
+            "[1]",
+            r#"["1","m",null,null,null]"#,
+            "17",
+            "null",
+            "{}",
+            r#"{"params":{}}"#,
+            r#"{"method":7}"#,
+            r#"{"id":1,"id":2,"result":3}"#,
+            "{",
+        ] {
+            assert_eq!(kind(line), "stray", "{line:?}");
+        }
+    }
+
+    #[test]
+    fn d15_control_characters_and_foreign_line_ends_within_strings_are_text() {
+        let text = "a\u{2028}b\u{2029}c\u{85}d\u{b}e\u{c}f\tg";
+        let line = format!("{{\t\"method\":\"m\",\"params\":[\"{text}\\\"\\\\\",\"\u{7}\"]}}");
+        let line = Line::new(line);
+        let Incoming::Notification { params: Some(params), .. } = line.read() else {
+            panic!("no notification: {line:?}")
+        };
+        let params: Vec<String> = serde_json::from_str(params.get()).unwrap();
+        assert_eq!(params, [format!("{text}\"\\"), "\u{7}".to_owned()]);
+    }
+
+    #[test]
+    fn what_we_write_is_one_line_each() {
+        assert_eq!(
+            request(1, "m", ["a\nb"]),
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":[\"a\\nb\"]}\n"
+        );
+        assert_eq!(notification("m", ()), "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":null}\n");
+        let id = serde_json::value::to_raw_value("x").unwrap();
+        assert_eq!(reply(&id, 7), "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":7}\n");
+        assert_eq!(
+            refusal(&id, -32601, "no"),
+            "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"error\":{\"code\":-32601,\"message\":\"no\"}}\n"
+        );
+    }
+}
