@@ -123,6 +123,10 @@ fn foreign_kits_stay_in_their_own_crates() {
                 !["clap", "indicatif"].contains(&dependency) || name == "subagents",
                 "{name} uses {dependency}"
             );
+            assert!(
+                !["axum", "hyper", "hyper-util"].contains(&dependency) || name == "subagents-testkit",
+                "{name} uses {dependency}"
+            );
         }
     }
     for (name, text) in shipped() {

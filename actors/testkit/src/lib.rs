@@ -40,8 +40,15 @@
 //! report.assert();
 //! # }
 //! ```
+//!
+//! # A model
+//!
+//! With the feature `model-server`, the module `model` has a model server on the loopback for real agents: it says and
+//! calls what the prompt or a closure tells it to, in four protocols.
 
 mod contract;
+#[cfg(feature = "model-server")]
+pub mod model;
 mod probe;
 mod script;
 mod scripted;

@@ -2,4 +2,6 @@
 
 mod broken;
 mod contract;
+#[cfg(feature = "model-server")]
+mod model;
 mod scripted;
