@@ -51,12 +51,12 @@ dir=${dir:-${SUBAGENTS_PEERS:-$here/../../target/peers}}
 mkdir -p "$dir" && dir=$(cd "$dir" && pwd) || exit 1
 ((${#only[@]})) || mapfile -t only < <(names)
 
-# What an agent is installed from, as one line: as long as it is the same, so is the agent.
-pin() {
+# What an agent is installed from: as long as it is the same, so is the agent. The suite compares it too.
+pins() {
   local file
   for file in package.json package-lock.json requirements.txt; do
     [[ ! -f $agents/$1/$file ]] || cat "$agents/$1/$file"
-  done | cksum
+  done
 }
 
 missing() {
@@ -98,7 +98,7 @@ install() {
 failed=()
 for name in "${only[@]}"; do
   home=$dir/$name
-  if [[ "$(cat "$home/.pin" 2>/dev/null)" == "$(pin "$name")" ]]; then
+  if pins "$name" | cmp -s - "$home/.pins"; then
     printf '%-10s is there\n' "$name"
     continue
   fi
@@ -106,7 +106,7 @@ for name in "${only[@]}"; do
   begun=$SECONDS
   # The stamp is written last: what was cut short is begun again.
   if rm -rf "$home" && mkdir "$home" && (cd "$home" && install "$name") >"$dir/$name.log" 2>&1 </dev/null &&
-    pin "$name" >"$home/.pin"; then
+    pins "$name" >"$home/.pins"; then
     printf '%-10s installed: %s, %d s\n' "$name" "$(du -sh "$home" | cut -f1)" $((SECONDS - begun))
     rm -f "$dir/$name.log"
   else
