@@ -1,6 +1,7 @@
 //! The command line. What was typed is in [`args`], what it means in [`plan`], what is done in [`run`].
 
 mod args;
+mod asked;
 mod deadlines;
 mod display;
 mod help;
@@ -75,10 +76,11 @@ fn go(args: Args) -> Result<u8, UsageError> {
     match args.command {
         Command::Run(args) => {
             let config = configuration(args.config.as_deref())?;
-            run::run(Plan::new(args, &config, &|name| std::env::var_os(name), logging)?)
+            run::run(Plan::new(*args, &config, &|name| std::env::var_os(name), logging)?)
         }
         Command::Providers(args) => {
-            providers::tell(&configuration(args.config.as_deref())?, args.json).map_err(UsageError)
+            providers::tell(&configuration(args.config.as_deref())?, args.json, !args.no_start)
+                .map_err(UsageError)
         }
     }
 }
@@ -86,7 +88,7 @@ fn go(args: Args) -> Result<u8, UsageError> {
 /// The configuration of where this is called: that of `--cwd` is not asked for.
 fn configuration(file: Option<&Path>) -> Result<Config, UsageError> {
     let here = Lookup::here();
-    Ok(Config::load(&file.map_or(here.clone(), |file| here.file(file)))?)
+    Ok(Config::load(&file.map_or(here.clone(), |file| here.file(file)))?.with_known_agents())
 }
 
 /// Installs the log where `SUBAGENTS_LOG` asks for one; says whether it did.

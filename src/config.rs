@@ -32,6 +32,24 @@
 //! # Ok::<(), subagents::config::ConfigError>(())
 //! ```
 //!
+//! An agent that speaks the Agent Client Protocol is of the kind `acp`:
+//!
+//! ```
+//! # use subagents::config::Config;
+//! let text = r#"
+//! [providers.gemini]                # an agent that is known by its name needs no command
+//! kind = "acp"
+//! permission = "allow"              # or "reject", the default
+//! mode = "plan"                     # also model, auth_method, persona, depth_limit, schema_attempts
+//!
+//! [providers.gemini.mcp_servers.files]
+//! command = ["/usr/local/bin/files-mcp", "/srv/repo"]     # or a url, with headers
+//! "#;
+//! let config = Config::parse("subagents.toml", text)?;
+//! assert_eq!(config.select(None)?.command(), ["gemini", "--acp"]);
+//! # Ok::<(), subagents::config::ConfigError>(())
+//! ```
+//!
 //! A host takes all of it in one call:
 //!
 //! ```no_run
@@ -69,7 +87,7 @@ mod size;
 pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigFault, ConfigFaultKind, ConfigPlace};
 pub use find::{FILE_NAME, Lookup};
-pub use provider::{ProviderConfig, ProviderKind};
+pub use provider::{Policy, ProviderConfig, ProviderKind};
 
 use document::{Item, Value};
 use error::Faults;
@@ -80,6 +98,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use subagents_acp::{KNOWN_AGENTS, KnownAgent};
 use subagents_runtime::ServiceBuilder;
 use subagents_seam::{Deadlines, Name, bounded, sanitised};
 
@@ -170,7 +189,7 @@ impl Config {
             }
             table.close(&mut faults);
             if let Some((at, name)) = default {
-                if config.provider(&name).is_none() {
+                if config.provider(&name).is_none() && KnownAgent::named(&name).is_none() {
                     let why = format!("`default_provider`: {}", config.unknown(&name));
                     faults.push(ConfigFaultKind::InvalidValue, &at, why);
                 }
@@ -179,6 +198,18 @@ impl Config {
         }
         faults.into_result()?;
         Ok(config)
+    }
+
+    /// Adds the agents that are known by name and not configured, so that they can be selected, registered and listed;
+    /// whether one is here, [`ProviderConfig::check`] says.
+    #[must_use]
+    pub fn with_known_agents(mut self) -> Self {
+        for agent in KNOWN_AGENTS {
+            if self.provider(agent.name).is_none() {
+                self.providers.push(ProviderConfig::of_known(agent));
+            }
+        }
+        self
     }
 
     /// The file that was read, as it was named.
@@ -191,7 +222,7 @@ impl Config {
         &self.ledger
     }
 
-    /// The providers, in the order of the file.
+    /// The providers, in the order of the file; known agents come last.
     pub fn providers(&self) -> &[ProviderConfig] {
         &self.providers
     }
@@ -228,9 +259,10 @@ impl Config {
                 ConfigError::new(ConfigFaultKind::UnknownProvider, place(), self.unknown(name))
             });
         }
-        let only = if let [only] = &*self.providers { Some(only) } else { None };
+        let mut configured = self.configured();
+        let only = configured.next().filter(|_| configured.next().is_none());
         self.default_provider().or(only).ok_or_else(|| {
-            let why = if self.providers.is_empty() {
+            let why = if self.configured().next().is_none() {
                 none()
             } else {
                 format!(
@@ -254,6 +286,11 @@ impl Config {
         if self.deadlines == Deadlines::new() { builder } else { builder.deadlines(self.deadlines.clone()) }
     }
 
+    /// Those that somebody wrote down.
+    pub fn configured(&self) -> impl Iterator<Item = &ProviderConfig> {
+        self.providers.iter().filter(|provider| !provider.is_known())
+    }
+
     fn names(&self) -> Vec<&Name> {
         self.providers.iter().map(ProviderConfig::name).collect()
     }
@@ -267,7 +304,13 @@ impl Config {
         if self.providers.is_empty() {
             return format!("no provider is named `{shown}`: {}", none());
         }
-        format!("no provider is named `{shown}`; {near}configured: {}", quoted(&names))
+        let configured: Vec<_> = self.configured().map(ProviderConfig::name).collect();
+        let known: Vec<_> =
+            self.providers.iter().filter(|provider| provider.is_known()).map(ProviderConfig::name).collect();
+        let lists = [("configured", configured), ("known without configuration", known)];
+        let lists = lists.iter().filter(|(_, names)| !names.is_empty());
+        let lists: Vec<_> = lists.map(|(what, names)| format!("{what}: {}", quoted(names))).collect();
+        format!("no provider is named `{shown}`; {near}{}", lists.join("; "))
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{
     value_parser,
 };
 use std::{ffi::OsString, path::PathBuf, time::Duration};
-use subagents::config::parse_duration;
+use subagents::config::{Policy, parse_duration};
 
 /// Delegate work to child agents: any program, one contract.
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     Providers(ProvidersArgs),
 }
 
@@ -81,6 +81,43 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
+    /// Ask each child for a value that matches the JSON Schema in FILE, and print that value
+    ///
+    /// The file is JSON, an object at its root, of the supported subset; all that is wrong with it is told before
+    /// anything starts. The provider has to be able to ask for a value; `subagents providers` tells which are.
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
+    pub(crate) schema: Option<PathBuf>,
+
+    /// Who each child is to be: TEXT, or what is in FILE
+    ///
+    /// Empty text is an empty persona. The provider has to be able to set one.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) persona: Option<String>,
+
+    /// The deepest place in the tree that the children's own delegations may reach; 0 forbids all
+    ///
+    /// It counts from the outermost host (see SUBAGENTS_DEPTH); of all such limits the smallest holds. The provider has
+    /// to be able to keep its children to it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) max_depth: Option<u32>,
+
+    /// What an agent that asks for a permission is told [default: as configured, or `reject`]
+    ///
+    /// `reject` refuses each tool that the agent asks for, `allow` allows each. What is refused is told on stderr, and is
+    /// in `details` with --json. Only agents that speak the Agent Client Protocol ask.
+    #[arg(long, value_name = "reject|allow", value_parser = policy)]
+    pub(crate) permission: Option<Policy>,
+
+    /// The model of each child, as the child calls it [default: as configured, or the child's own]
+    ///
+    /// The provider has to be able to choose one; an agent that does not have it says which it has.
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) model: Option<String>,
+
+    /// COMMAND is an agent that speaks the Agent Client Protocol, not just any program
+    #[arg(long, requires = "command")]
+    pub(crate) acp: bool,
+
     /// Show the live tree on stderr
     ///
     /// On a terminal it is drawn in place; elsewhere it is printed every two seconds where it changed, and at the end.
@@ -105,9 +142,10 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Tell which providers are configured here, and whether each can work.
+/// Tell which providers are here, and whether each can work.
 ///
-/// Nothing is started. The exit code is 0 also where a provider cannot work, which its entry says, with the next step;
+/// Those of the configuration come first, then the known agents that are found on PATH. An agent that speaks the Agent
+/// Client Protocol is started, asked who it is, and ended; nothing else is started. The exit code is 0 also where a provider cannot work, which its entry says, with the next step;
 /// it is 2 where the configuration is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = PROVIDERS_EXAMPLES, after_long_help = PROVIDERS_DETAILS)]
@@ -116,9 +154,20 @@ pub(crate) struct ProvidersArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Start no agent: tell only what can be seen without
+    #[arg(long)]
+    pub(crate) no_start: bool,
+
     /// Read this configuration, and look for no other
     #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
     pub(crate) config: Option<PathBuf>,
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    [Policy::Reject, Policy::Allow]
+        .into_iter()
+        .find(|policy| policy.as_str() == text)
+        .ok_or_else(|| "give reject or allow".to_owned())
 }
 
 /// Whether the command or a provider does the work is asked for with a message of its own, so that it cannot be left to

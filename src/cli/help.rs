@@ -16,6 +16,7 @@ Examples:
   subagents run -p some-agent 'Review the diff'
   git diff | subagents run --timeout 5m -- some-agent --review
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
+  subagents run -p some-agent --schema finding.json 'Find the worst bug'
   ls src/*.rs | subagents run --each - --tree -- sh -c 'wc -l < \"$(cat)\"'"
     };
 }
@@ -33,6 +34,8 @@ Output:
   no UTF-8 become U+FFFD, and control characters are taken out where stdout is
   a terminal. A prompt that did not complete has a line on stderr, with its
   index, and its line in the file of --each.
+  With --schema the answer is the value, as one line of JSON. A child that did
+  not give one has not completed; `details.schema_attempts` has each attempt.
   An answer is kept up to 16 MiB; one that is cut has a line on stderr, and
   `details.truncated` with --json. So has one whose child had tool calls
   denied: `details.denied_calls`, with the tool and the reason of each.

@@ -1,6 +1,7 @@
 //! How the outcome of one prompt reads, for people and for programs. Pure.
 
 use crate::cli::{
+    asked::advice,
     deadlines::Limits,
     tally::{Ending, ending},
 };
@@ -8,12 +9,14 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{borrow::Cow, fmt::Write, sync::Arc, time::Duration};
 use subagents::{
-    BatchItem, DelegateError, Details, Diagnostic, Name, ResultError, RunId, StopReason, SubagentResult,
-    Usage, sanitised,
+    BatchItem, Capabilities, DelegateError, Details, Diagnostic, Name, ResultError, RunId, StopReason,
+    SubagentResult, Usage, sanitised,
 };
 
 /// The name of the provider behind `-- COMMAND`.
 pub(crate) const EXEC: &str = "exec";
+/// The same with `--acp`.
+pub(crate) const ACP: &str = "acp";
 
 /// As many denied calls are named on a line.
 const DENIED: usize = 3;
@@ -38,6 +41,8 @@ pub(crate) struct Style {
     pub(crate) provider: Name,
     /// Whose deadlines hold.
     pub(crate) limits: Limits,
+    /// What each configured provider can do.
+    pub(crate) able: Vec<(Name, Capabilities)>,
 }
 
 /// What is known of a prompt beside its outcome.
@@ -72,7 +77,7 @@ impl Style {
             }
         }
         if let Err(error) = &item.outcome {
-            tell(&format!("{}: {error}", error.code()));
+            tell(&format!("{}: {}", error.code(), self.message(error)));
         }
         lines.err = err;
         lines
@@ -83,7 +88,19 @@ impl Style {
         self.limits.over(result).map(|who| format!(" ({who})")).unwrap_or_default()
     }
 
+    /// An error with what would help.
+    fn message(&self, error: &DelegateError) -> String {
+        let advice = match error {
+            DelegateError::Start(error) => advice(error, &self.able),
+            DelegateError::Result(_) | DelegateError::Dispose { .. } | _ => None,
+        };
+        advice.map_or_else(|| error.to_string(), |advice| format!("{error} ({advice})"))
+    }
+
     fn answer(&self, result: &SubagentResult) -> String {
+        if let Some(value) = &result.structured {
+            return line(value);
+        }
         let text = result.text();
         let mut text = if self.terminal { sanitised(&text) } else { text };
         if !text.ends_with('\n') {
@@ -119,11 +136,10 @@ impl Style {
                 failed = no_result(error);
                 (&failed, None)
             }
-            Err(DelegateError::Start(error)) => {
-                return self.refusal(item.index, error.code(), &error.to_string());
+            // Also whatever comes later has a code and a message.
+            Err(error @ DelegateError::Start(_) | error) => {
+                return self.refusal(item.index, error.code(), &self.message(error));
             }
-            // Whatever comes later has a code and a message as well.
-            Err(error) => return self.refusal(item.index, error.code(), &error.to_string()),
         };
         line(&ResultLine {
             r#type: "result",
@@ -269,6 +285,7 @@ mod tests {
             label: None,
             provider: "p".into(),
             limits: Limits::default(),
+            able: Vec::new(),
         }
     }
 
@@ -314,6 +331,21 @@ mod tests {
         let line: Value = serde_json::from_str(&json.render(&item, Aside::default()).out).expect("JSON");
         let denied = serde_json::json!([{"tool": "bash", "reason": "the policy\nsays no"}]);
         assert_eq!((&line["details"]["denied_calls"], &line["details"]["tool_calls"]), (&denied, &1.into()));
+    }
+
+    #[tokio::test]
+    async fn spec_8_a_value_is_one_line_of_json_whatever_the_child_said_around_it() {
+        let value = serde_json::json!({"text": "a\n\u{9b}b", "list": [1, null]});
+        let said = SubagentResult::completed("Here:\n```json\n…\n```").with_structured(value.clone());
+        let item = item(Script::result(said)).await;
+        for terminal in [true, false] {
+            let out = style(terminal).render(&item, Aside::default()).out;
+            assert_eq!((out.lines().count(), out.contains('\u{9b}')), (1, false), "{out:?}");
+            assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON"), value);
+        }
+        let json = Style { json: true, ..style(false) };
+        let line: Value = serde_json::from_str(&json.render(&item, Aside::default()).out).expect("JSON");
+        assert_eq!((&line["structured"], line["output"].as_str()), (&value, Some("Here:\n```json\n…\n```")));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use crate::cli::{
     args::RunArgs,
+    asked::Asked,
     deadlines::Limits,
-    output::EXEC,
+    output::{ACP, EXEC},
     prompts::{self, Source},
 };
 use std::{
@@ -14,8 +15,9 @@ use std::{
     sync::Arc,
 };
 use subagents::{
-    Deadlines, Exec, Name,
-    config::{Config, ConfigError, ConfigFaultKind, LedgerConfig, ProviderConfig},
+    Acp, Capabilities, Deadlines, DynProvider, Exec, Name,
+    acp::Permission,
+    config::{Config, ConfigError, ConfigFaultKind, LedgerConfig, Policy, ProviderConfig},
 };
 
 /// What was typed, or the environment, makes no sense; says what would.
@@ -31,9 +33,8 @@ impl From<ConfigError> for UsageError {
 }
 
 /// Everything that is to be done, decided.
-#[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) provider: Exec,
+    pub(crate) provider: DynProvider,
     /// Its name.
     pub(crate) name: Name,
     /// How many of its runs may live at once.
@@ -43,6 +44,9 @@ pub(crate) struct Plan {
     /// What a person is told first.
     pub(crate) note: Option<String>,
     pub(crate) source: Source,
+    pub(crate) asked: Asked,
+    /// What each configured provider can do.
+    pub(crate) able: Vec<(Name, Capabilities)>,
     pub(crate) jobs: usize,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) cwd: PathBuf,
@@ -79,11 +83,17 @@ impl Plan {
         environment: Environment<'_>,
         logging: bool,
     ) -> Result<Self, UsageError> {
+        let cwd = absolute(args.cwd.as_deref())?;
         let configured = match &*args.command {
-            [] => Some(configured(config, args.provider.as_deref())?),
+            [] => Some(configured(config, args.provider.as_deref(), &cwd)?),
             _ => None,
         };
-        let provider = configured.map_or_else(|| exec(&args.command), |provider| Ok(provider.exec()))?;
+        let (provider, unnamed) = match configured {
+            Some(provider) => (configured_provider(provider, args.permission)?, provider.name().as_str()),
+            None if args.acp => (agent(&args.command, args.permission)?.into(), ACP),
+            None => (program(&args.command, args.permission)?.into(), EXEC),
+        };
+        let name = Name::from(unnamed);
         let jobs = match (args.jobs, &args.each) {
             (Some(_), None) => {
                 return Err(UsageError(
@@ -95,19 +105,26 @@ impl Plan {
         };
         let depth = number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0);
         let max_depth = number(environment, "SUBAGENTS_MAX_DEPTH")?;
-        let cwd = absolute(args.cwd.as_deref())?;
         let mut typed = Deadlines::new();
         (typed.total, typed.idle) = (args.timeout, args.idle_timeout);
+        let asked = Asked::read(&args)?;
+        let here = |provider: &&ProviderConfig| !provider.is_known() || provider.check(&cwd).is_ok();
+        let able = config.providers().iter().filter(here);
+        let able: Vec<_> = able.map(|provider| (provider.name().clone(), provider.capabilities())).collect();
         let watched = io::stderr().is_terminal();
         let show =
             Show::new(args.tree, args.json, watched && !logging && draws(environment("TERM").as_deref()));
-        let unnamed = configured.filter(|_| args.provider.is_none() && watched);
+        // What nobody has written down is told in any case.
+        let unnamed =
+            configured.filter(|provider| args.provider.is_none() && (watched || provider.is_known()));
         Ok(Self {
             provider,
-            name: configured.map_or_else(|| EXEC.into(), |provider| provider.name().clone()),
+            name,
             limit: configured.and_then(ProviderConfig::limit),
             ledger: config.ledger().clone(),
             note: unnamed.map(|provider| which(config, provider)),
+            asked,
+            able,
             source: source(args.each, args.prompt)?,
             jobs,
             label: args.label.map(Into::into),
@@ -138,32 +155,79 @@ fn draws(terminal: Option<&OsStr>) -> bool {
     terminal.is_some_and(|name| !name.is_empty() && name != "dumb")
 }
 
-/// The provider that is meant.
-fn configured<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a ProviderConfig, UsageError> {
-    if name.is_none() && config.providers().is_empty() {
-        return Err(UsageError(
-            "no command was given, and no provider is configured: name the program that does the work after `--`, \
-             for example\n  subagents run 'Review the diff' -- some-agent --print {}\n\
-             or see 'subagents providers' for how to configure one"
-                .to_owned(),
-        ));
+/// The provider that is meant: the one that is named, the default one or the only one; where nothing is configured, the
+/// first known agent that is here.
+fn configured<'a>(
+    config: &'a Config,
+    name: Option<&str>,
+    cwd: &Path,
+) -> Result<&'a ProviderConfig, UsageError> {
+    if name.is_some() || config.default_provider().is_some() || config.configured().next().is_some() {
+        return Ok(config.select(name)?);
     }
-    Ok(config.select(name)?)
+    let found = config.providers().iter().find(|provider| provider.check(cwd).is_ok());
+    found.ok_or_else(|| {
+        let known: Vec<_> = config.providers().iter().map(|provider| provider.name().as_str()).collect();
+        UsageError(format!(
+            "no command was given, no provider is configured, and no known agent is on PATH ({}): name the program that \
+             does the work after `--`, for example\n  subagents run 'Review the diff' -- some-agent --print {{}}\n\
+             or see 'subagents providers' for how to get an agent, or to configure one",
+            known.join(", ")
+        ))
+    })
 }
 
 /// Which provider it is, where nobody named it.
 fn which(config: &Config, provider: &ProviderConfig) -> String {
+    if provider.is_known() {
+        return format!("subagents: provider {}, found on PATH", provider.name());
+    }
     let of = config
         .file()
         .map_or_else(|| "the environment".to_owned(), |file| subagents::sanitised(&file.to_string_lossy()));
     format!("subagents: provider {}, of {of}", provider.name())
 }
 
-fn exec(command: &[OsString]) -> Result<Exec, UsageError> {
+fn permission(policy: Policy) -> Permission {
+    match policy {
+        Policy::Allow => Permission::Allow,
+        Policy::Reject | _ => Permission::Reject,
+    }
+}
+
+fn configured_provider(provider: &ProviderConfig, policy: Option<Policy>) -> Result<DynProvider, UsageError> {
+    match (policy, provider.acp()) {
+        (None, _) => Ok(provider.provider()),
+        (Some(policy), Some(acp)) => Ok(acp.permission(permission(policy)).into()),
+        (Some(_), None) => Err(no_permission(&format!(
+            "provider {} is of kind {}",
+            provider.name(),
+            provider.kind().as_str()
+        ))),
+    }
+}
+
+fn no_permission(why: &str) -> UsageError {
+    UsageError(format!("--permission is for agents that ask, of kind acp, and {why}: leave it out"))
+}
+
+fn agent(command: &[OsString], policy: Option<Policy>) -> Result<Acp, UsageError> {
+    let (program, arguments) = split(command)?;
+    let acp = Acp::new(program).args(arguments.iter().cloned());
+    Ok(acp.permission(policy.map_or_else(Permission::default, permission)))
+}
+
+fn program(command: &[OsString], policy: Option<Policy>) -> Result<Exec, UsageError> {
+    if policy.is_some() {
+        return Err(no_permission("COMMAND without --acp is any program"));
+    }
+    let (program, arguments) = split(command)?;
+    Ok(Exec::new(program).args(arguments.iter().cloned()))
+}
+
+fn split(command: &[OsString]) -> Result<(&OsString, &[OsString]), UsageError> {
     match command {
-        [program, arguments @ ..] if !program.is_empty() => {
-            Ok(Exec::new(program).args(arguments.iter().cloned()))
-        }
+        [program, arguments @ ..] if !program.is_empty() => Ok((program, arguments)),
         _ => Err(UsageError(
             "the command has no name: name the program that does the work after `--`, for example\n  \
              subagents run 'Review the diff' -- some-agent --print {}"

@@ -1,17 +1,20 @@
 //! `subagents providers`: what is configured here, and whether it can work.
 
 use crate::cli::output::{line, millis, one_line};
+use futures_util::future::join_all;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind, IsTerminal, Write as _},
     path::Path,
     time::Duration,
 };
 use subagents::{
-    Capabilities, Capability, Deadlines, PromptKind, ProviderFailure,
-    config::{Config, FILE_NAME, ProviderConfig},
+    AgentOption, Capabilities, Capability, Deadlines, FailureCode, PromptKind, ProviderFailure,
+    acp::AgentInfo,
+    config::{Config, FILE_NAME, Policy, ProviderConfig},
 };
+use tokio::time::timeout;
 
 /// Stdout was closed: what a shell says of a program that SIGPIPE ended.
 const EXIT_CLOSED: u8 = 141;
@@ -25,24 +28,33 @@ command = [\"wc\", \"-w\"]
 max_concurrent = 4
 ";
 
-/// Prints what there is; gives the exit code.
+/// How long an agent may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Prints what there is; gives the exit code. Agents are asked who they are where `start` says so.
 ///
 /// # Errors
 /// What makes it impossible to look.
-pub(crate) fn tell(config: &Config, json: bool) -> Result<u8, String> {
+pub(crate) fn tell(config: &Config, json: bool, start: bool) -> Result<u8, String> {
     let here = std::env::current_dir()
         .map_err(|error| format!("the working directory cannot be used: {error}; go to another"))?;
-    let text = match (config.providers(), json) {
-        ([], false) => none(config),
-        ([], true) => {
+    let mut all: Vec<_> =
+        config.providers().iter().map(|provider| Known::new(config, provider, &here)).collect();
+    // Where nothing is configured, the first agent that is here does the work.
+    let none_is = config.configured().next().is_none() && config.default_provider().is_none();
+    if let Some(first) = all.iter_mut().find(|known| none_is && known.file.is_some()) {
+        first.default = true;
+    }
+    if start {
+        ask(&mut all, &here)?;
+    }
+    let text = if json {
+        if none_is && !all.iter().any(|known| known.default) {
             let _ = write!(io::stderr(), "{}", none(config));
-            String::new()
         }
-        (providers, json) => {
-            let known = providers.iter().map(|provider| Known::new(config, provider, &here));
-            let told: Vec<_> = known.map(|known| if json { known.json() } else { known.text() }).collect();
-            if json { told.concat() } else { format!("{}\n\n{}", source(config), told.join("\n")) }
-        }
+        all.iter().map(Known::json).collect()
+    } else {
+        told(config, &all)
     };
     let mut stdout = io::stdout().lock();
     Ok(match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -53,6 +65,63 @@ pub(crate) fn tell(config: &Config, json: bool) -> Result<u8, String> {
             EXIT_FAILED
         }
     })
+}
+
+/// What is configured, which known agents are here, and how to get the others.
+fn told(config: &Config, all: &[Known<'_>]) -> String {
+    let is_here = |known: &&Known<'_>| known.provider.is_known() && known.file.is_some();
+    let configured: Vec<_> = all.iter().filter(|known| !known.provider.is_known()).map(Known::text).collect();
+    let found: Vec<_> = all.iter().filter(is_here).map(Known::text).collect();
+    let missing = all.iter().filter(|known| known.provider.is_known() && known.file.is_none());
+    let missing: String = missing
+        .filter_map(|known| known.provider.agent())
+        .map(|agent| format!("  {:<18}{:<34}{}\n", agent.name, agent.title, agent.install))
+        .collect();
+    let mut parts = Vec::new();
+    if !configured.is_empty() {
+        parts.push(format!("{}\n\n{}", source(config), configured.join("\n")));
+    }
+    if !found.is_empty() {
+        parts.push(format!("Found on PATH:\n\n{}", found.join("\n")));
+    }
+    if parts.is_empty() {
+        parts.push(none(config));
+    }
+    if !missing.is_empty() {
+        parts.push(format!("Known, and not on PATH:\n\n{missing}"));
+    }
+    parts.join("\n")
+}
+
+/// Asks each agent that is here who it is, all at once: they take seconds to start.
+fn ask(all: &mut [Known<'_>], here: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| format!("the agents cannot be asked: {error}");
+    let asked: Vec<_> =
+        all.iter_mut().filter(|known| known.file.is_some() && known.provider.acp().is_some()).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    if io::stderr().is_terminal() {
+        let names: Vec<_> = asked.iter().map(|known| known.provider.name().as_str()).collect();
+        let _ = writeln!(io::stderr(), "subagents: asking {}", names.join(", "));
+    }
+    runtime.block_on(async {
+        let asking = asked.into_iter().map(|known| async {
+            let Some(acp) = known.provider.acp() else { return };
+            let late = || {
+                let text =
+                    format!("it did not say who it is within {PATIENCE:?}; see whether it hangs, by itself");
+                ProviderFailure::new(FailureCode::ProtocolError, text)
+            };
+            match timeout(PATIENCE, acp.probe(here)).await.unwrap_or_else(|_| Err(late())) {
+                Ok(agent) => known.agent = Some(agent),
+                Err(failure) => known.failure = Some(failure),
+            }
+        });
+        join_all(asking).await;
+    });
+    Ok(())
 }
 
 /// The configuration that was read.
@@ -82,8 +151,12 @@ struct Known<'a> {
     config: &'a Config,
     provider: &'a ProviderConfig,
     default: bool,
-    /// The file of the program, or why it cannot be run.
-    check: Result<String, ProviderFailure>,
+    /// The file of the program, where it is here.
+    file: Option<String>,
+    /// Why it cannot work.
+    failure: Option<ProviderFailure>,
+    /// Who it says it is, where it was asked.
+    agent: Option<AgentInfo>,
     deadlines: Deadlines,
     capabilities: Vec<&'static str>,
     prompts: Vec<&'static str>,
@@ -95,11 +168,14 @@ impl<'a> Known<'a> {
         deadlines.total = deadlines.total.or(config.deadlines().total);
         deadlines.idle = deadlines.idle.or(config.deadlines().idle);
         deadlines.start = deadlines.start.or(config.deadlines().start);
+        let check = provider.check(here);
         Self {
             config,
             provider,
+            file: check.as_ref().ok().map(|file| file.to_string_lossy().into_owned()),
+            failure: check.err(),
             default: config.select(None).is_ok_and(|default| default.name() == provider.name()),
-            check: provider.check(here).map(|program| program.to_string_lossy().into_owned()),
+            agent: None,
             deadlines,
             capabilities: capabilities(provider.capabilities()),
             prompts: prompts(provider.capabilities()),
@@ -117,25 +193,42 @@ impl<'a> Known<'a> {
             let _ = if how.is_empty() { Ok(()) } else { writeln!(text, "  {what:<10}{}", one_line(how)) };
         };
         fact("kind", provider.kind().as_str());
-        match &self.check {
-            Ok(program) => fact("program", program),
-            Err(error) => {
-                fact("program", provider.command().first().map_or("", String::as_str));
-                fact("fails", &format!("{}: {error}", error.code().as_str()));
-            }
+        let named = || provider.command().first().map_or("", String::as_str);
+        fact("program", self.file.as_deref().unwrap_or_else(named));
+        fact("agent", &self.agent.as_ref().map(ToString::to_string).unwrap_or_default());
+        if let Some(error) = &self.failure {
+            fact("fails", &format!("{}: {error}", error.code().as_str()));
+            fact("next", self.next_step().unwrap_or_default());
         }
         let can: Vec<_> = self.prompts.iter().map(|kind| format!("prompts of {kind}")).collect();
         let more = self.capabilities.iter().map(|name| (*name).to_owned());
         fact("can", &can.into_iter().chain(more).collect::<Vec<_>>().join(", "));
+        let (mode, model) = provider.mode_and_model();
+        let permission = provider.permission().map(|policy| format!("permission {policy}"));
+        let set = [mode.map(|mode| format!("mode {mode}")), model.map(|model| format!("model {model}"))];
+        fact(
+            "works by",
+            &permission.into_iter().chain(set.into_iter().flatten()).collect::<Vec<_>>().join(", "),
+        );
         fact("cwd", &provider.cwd().map(|cwd| cwd.to_string_lossy()).unwrap_or_default());
         fact("limits", &self.limits());
         fact("sets", &provider.env_names().collect::<Vec<_>>().join(", "));
-        let passed = provider.pass_env().iter().map(|name| match std::env::var_os(name) {
-            Some(_) => name.clone(),
+        let passed = provider.pass_env().into_iter().map(|name| match std::env::var_os(name) {
+            Some(_) => name.to_owned(),
             None => format!("{name} (not set here)"),
         });
         fact("passes", &passed.collect::<Vec<_>>().join(", "));
         text
+    }
+
+    /// What would make a known agent work.
+    fn next_step(&self) -> Option<&'static str> {
+        let (agent, failure) = (self.provider.agent()?, self.failure.as_ref()?);
+        match failure.code() {
+            FailureCode::AuthRequired => Some(agent.sign_in),
+            FailureCode::NotOnPath | FailureCode::ProgramNotFound => Some(agent.install),
+            _ => None,
+        }
     }
 
     fn limits(&self) -> String {
@@ -151,19 +244,29 @@ impl<'a> Known<'a> {
     fn json(&self) -> String {
         let provider = self.provider;
         let time = |time: Option<Duration>| time.map(millis);
-        let failure = self.check.as_ref().err();
+        let failure = self.failure.as_ref();
         line(&ProviderLine {
             r#type: "provider",
             name: provider.name(),
             kind: provider.kind().as_str(),
             default: self.default,
             description: provider.description(),
+            source: if provider.is_known() { "path" } else { "config" },
             works: failure.is_none(),
-            program: self.check.as_deref().ok(),
+            program: self.file.as_deref(),
             code: failure.map(|failure| failure.code().as_str()),
             message: failure.map(ToString::to_string),
+            agent: self
+                .agent
+                .as_ref()
+                .map(|agent| AgentLine { name: agent.name(), version: agent.version() }),
+            install: provider.agent().map(|agent| agent.install),
+            sign_in: provider.agent().map(|agent| agent.sign_in),
             capabilities: &self.capabilities,
             prompts: &self.prompts,
+            permission: provider.permission().map(Policy::as_str),
+            mode: provider.mode_and_model().0,
+            model: provider.mode_and_model().1,
             max_concurrent: provider.limit(),
             max_output: provider.max_output(),
             max_total_output: provider.max_total_output(),
@@ -186,12 +289,19 @@ struct ProviderLine<'a> {
     kind: &'a str,
     default: bool,
     description: Option<&'a str>,
+    source: &'static str,
     works: bool,
     program: Option<&'a str>,
     code: Option<&'a str>,
     message: Option<String>,
+    agent: Option<AgentLine<'a>>,
+    install: Option<&'static str>,
+    sign_in: Option<&'static str>,
     capabilities: &'a [&'static str],
     prompts: &'a [&'static str],
+    permission: Option<&'static str>,
+    mode: Option<&'a str>,
+    model: Option<&'a str>,
     max_concurrent: Option<usize>,
     max_output: Option<usize>,
     max_total_output: Option<usize>,
@@ -201,13 +311,21 @@ struct ProviderLine<'a> {
     start_timeout_ms: Option<u64>,
     cwd: Option<String>,
     env: Vec<&'a str>,
-    pass_env: &'a [String],
+    pass_env: Vec<&'a str>,
     config: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AgentLine<'a> {
+    name: Option<&'a str>,
+    version: Option<&'a str>,
 }
 
 fn capabilities(can: Capabilities) -> Vec<&'static str> {
     let all = [Capability::OutputSchema, Capability::DepthLimit, Capability::ToolFilter, Capability::Persona];
-    all.into_iter().filter(|capability| can.has(*capability)).map(Capability::as_str).collect()
+    let options = [AgentOption::Provider, AgentOption::Model, AgentOption::Effort, AgentOption::MaxTokens];
+    let options = options.into_iter().filter(|option| can.honours(*option)).map(AgentOption::as_str);
+    all.into_iter().filter(|capability| can.has(*capability)).map(Capability::as_str).chain(options).collect()
 }
 
 fn prompts(can: Capabilities) -> Vec<&'static str> {

@@ -154,6 +154,8 @@ impl Session {
             // With its index, which tells the rows of the tree apart.
             batch = batch.label("prompt");
         }
+        let asked = plan.asked;
+        let batch = batch.each(move |request| asked.of(request));
         let batch = batch.requests(std::iter::from_fn(move || prompts.with(VecDeque::pop_front)));
 
         if let Some(note) = &plan.note {
@@ -182,6 +184,7 @@ impl Session {
                 label: plan.label,
                 provider: plan.name,
                 limits: plan.limits,
+                able: plan.able,
             },
             writer: Writer::start(display.bar()).map_err(&failed)?,
             read: 0,

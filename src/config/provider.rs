@@ -11,10 +11,16 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
+use subagents_acp::{Acp, KnownAgent};
 use subagents_exec::Exec;
 use subagents_seam::{
     Capabilities, Deadlines, DynProvider, Name, ProviderFailure, SubagentProvider, bounded, sanitised,
 };
+
+mod acp;
+
+pub use acp::Policy;
+use acp::{AcpConfig, known_by_program};
 
 /// The kinds of provider that this version has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,18 +28,21 @@ use subagents_seam::{
 pub enum ProviderKind {
     /// Any program: prompt in, answer out.
     Exec,
+    /// Any agent that speaks the Agent Client Protocol.
+    Acp,
 }
 
 /// Kinds that are written about and are not here.
-const LATER: [&str; 5] = ["acp", "claude-code", "codex", "fork", "spawn"];
+const LATER: [&str; 4] = ["claude-code", "codex", "fork", "spawn"];
 
 impl ProviderKind {
-    const ALL: [Self; 1] = [Self::Exec];
+    const ALL: [Self; 2] = [Self::Exec, Self::Acp];
 
     /// As it is written in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exec => "exec",
+            Self::Acp => "acp",
         }
     }
 
@@ -71,6 +80,10 @@ pub struct ProviderConfig {
     max_total_output: Option<usize>,
     limit: Option<NonZeroUsize>,
     deadlines: Deadlines,
+    /// Of the kind `acp`.
+    acp: AcpConfig,
+    /// It is in no configuration: an agent that is known by name.
+    known: bool,
 }
 
 // No values of `env`: they may be secrets, and a Debug output ends in logs.
@@ -103,8 +116,14 @@ impl ProviderConfig {
         let mut table = Section::open(path, entry.at, entry.item, faults)?;
         let foreign = table.has("kind");
         let kind = table.need("kind", "kind = \"exec\"", faults, ProviderKind::read);
-        let example = "command = [\"some-agent\", \"--print\", \"{}\"]";
-        let command = table.need("command", example, faults, command);
+        let is_acp = kind == Some(ProviderKind::Acp);
+        let known = KnownAgent::named(&entry.key).filter(|_| is_acp && !table.has("command"));
+        let command = match known {
+            Some(known) => Some(words(known.command)),
+            None if is_acp => table.need("command", "command = [\"some-agent\", \"--acp\"]", faults, command),
+            None => table.need("command", "command = [\"some-agent\", \"--print\", \"{}\"]", faults, command),
+        };
+        let acp = if is_acp { AcpConfig::read(&mut table, faults) } else { AcpConfig::default() };
         let read = Self {
             name: name.ok().unwrap_or_default(),
             kind: kind.unwrap_or(ProviderKind::Exec),
@@ -118,12 +137,34 @@ impl ProviderConfig {
             max_total_output: table.get("max_total_output", faults, section::size),
             limit: table.get("max_concurrent", faults, section::count(usize::MAX)),
             deadlines: deadlines(&mut table, faults),
+            acp,
+            known: false,
         };
         // Keys of a kind that is not here are not known here, and not the fault.
         if kind.is_some() || !foreign {
             table.close(faults);
         }
         Some(read)
+    }
+
+    /// An agent that is known by name, as it is without configuration.
+    pub(super) fn of_known(agent: &KnownAgent) -> Self {
+        Self {
+            name: agent.name.into(),
+            kind: ProviderKind::Acp,
+            description: Some(agent.title.to_owned()),
+            command: words(agent.command),
+            pass_env: Vec::new(),
+            env: Vec::new(),
+            cwd: None,
+            allow_empty: false,
+            max_output: None,
+            max_total_output: None,
+            limit: None,
+            deadlines: Deadlines::new(),
+            acp: AcpConfig::default(),
+            known: true,
+        }
     }
 
     /// The name.
@@ -146,9 +187,38 @@ impl ProviderConfig {
         &self.command
     }
 
-    /// The variables that reach it although their names look like secrets.
-    pub fn pass_env(&self) -> &[String] {
-        &self.pass_env
+    /// The variables that reach it although their names look like secrets: those that are listed, and those of the sign-in
+    /// of an agent that is [known](Self::agent).
+    pub fn pass_env(&self) -> Vec<&str> {
+        let listed = self.pass_env.iter().map(String::as_str);
+        let known = self.agent().into_iter().flat_map(|agent| agent.pass_env.iter().copied());
+        let mut names: Vec<_> = listed.collect();
+        for name in known {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The agent that it is, where its program is one that is known.
+    pub fn agent(&self) -> Option<&'static KnownAgent> {
+        known_by_program(&self.command).filter(|_| self.kind == ProviderKind::Acp)
+    }
+
+    /// Whether it is in no configuration: see [`Config::with_known_agents`](super::Config::with_known_agents).
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// Who decides when an agent asks for a permission; none of a kind that does not ask.
+    pub fn permission(&self) -> Option<Policy> {
+        (self.kind == ProviderKind::Acp).then_some(self.acp.permission)
+    }
+
+    /// The mode and the model of an agent's sessions, where they are set.
+    pub fn mode_and_model(&self) -> (Option<&str>, Option<&str>) {
+        (self.acp.mode.as_deref(), self.acp.model.as_deref())
     }
 
     /// The names of the variables that are set for it. Their values are not shown.
@@ -189,17 +259,32 @@ impl ProviderConfig {
 
     /// The provider, ready to be registered.
     pub fn provider(&self) -> DynProvider {
-        self.exec().into()
+        match self.kind {
+            ProviderKind::Exec => self.to_exec().into(),
+            ProviderKind::Acp => self.to_acp().into(),
+        }
     }
 
     /// What it can do.
     pub fn capabilities(&self) -> Capabilities {
-        self.exec().capabilities()
+        match self.kind {
+            ProviderKind::Exec => self.to_exec().capabilities(),
+            ProviderKind::Acp => self.to_acp().capabilities(),
+        }
     }
 
-    /// The same, to be changed first.
-    pub fn exec(&self) -> Exec {
-        let (program, args) = self.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    /// The same of the kind `exec`, to be changed first.
+    pub fn exec(&self) -> Option<Exec> {
+        (self.kind == ProviderKind::Exec).then(|| self.to_exec())
+    }
+
+    /// The same of the kind `acp`, to be changed first.
+    pub fn acp(&self) -> Option<Acp> {
+        (self.kind == ProviderKind::Acp).then(|| self.to_acp())
+    }
+
+    fn to_exec(&self) -> Exec {
+        let (program, args) = self.program();
         let mut exec = Exec::new(program).args(args).pass_env(&self.pass_env).allow_empty(self.allow_empty);
         for (name, value) in &self.env {
             exec = exec.env(name, value);
@@ -216,14 +301,43 @@ impl ProviderConfig {
         exec
     }
 
+    fn to_acp(&self) -> Acp {
+        let (program, args) = self.program();
+        let mut acp = Acp::new(program).args(args).pass_env(self.pass_env()).allow_empty(self.allow_empty);
+        for (name, value) in &self.env {
+            acp = acp.env(name, value);
+        }
+        if let Some(cwd) = &self.cwd {
+            acp = acp.cwd(cwd);
+        }
+        if let Some(bytes) = self.max_output {
+            acp = acp.max_output(bytes);
+        }
+        if let Some(bytes) = self.max_total_output {
+            acp = acp.max_total_output(bytes as u64);
+        }
+        self.acp.apply(acp)
+    }
+
+    fn program(&self) -> (&str, &[String]) {
+        self.command.split_first().map_or(("", &[]), |(first, rest)| (first, rest))
+    }
+
     /// Whether a start could work, for a delegation in `cwd`: the program's file, or the error that a start would have.
     /// It looks a few files up and starts nothing.
     ///
     /// # Errors
     /// The failure, with its code and what to do next.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        self.exec().check(cwd)
+        match self.kind {
+            ProviderKind::Exec => self.to_exec().check(cwd),
+            ProviderKind::Acp => self.to_acp().check(cwd),
+        }
     }
+}
+
+fn words(command: &[&str]) -> Vec<String> {
+    command.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// The deadlines that a table sets.

@@ -74,7 +74,7 @@ max_output = 0x10
         &Deadlines::new().total(Duration::from_millis(500)).idle(seconds(90)).start(seconds(9))
     );
     assert_eq!((b.max_output(), b.max_total_output(), b.allow_empty()), (Some(65_536), Some(2 << 20), true));
-    assert!(b.exec().allows_blank_answer());
+    assert!(b.exec().expect("of that kind").allows_blank_answer());
     let a = config.provider("a").expect("it is there");
     assert_eq!((a.cwd(), a.limit(), a.max_output()), (Some(Path::new("/there")), None, Some(16)));
     assert_eq!(a.deadlines(), &Deadlines::new());

@@ -5,6 +5,7 @@ mod input;
 mod killed;
 mod output;
 mod providers;
+mod schema;
 mod signals;
 mod support;
 mod terminal;

@@ -1,8 +1,12 @@
 //! The contract of every provider, held against each.
 
-use crate::processes::{Mark, VARIABLE};
+use crate::{
+    acp::Script,
+    processes::{Mark, VARIABLE},
+};
+use serde_json::json;
 use std::time::Duration;
-use subagents::Exec;
+use subagents::{Acp, Exec};
 use subagents_testkit::{Contract, Scenario};
 
 /// A shell that plays a scenario, where a program can.
@@ -40,5 +44,53 @@ async fn exec_keeps_the_contract() {
         report.not_covered().collect::<Vec<_>>(),
         [Scenario::HangsInStart, Scenario::Panics, Scenario::PanicsInStart]
     );
+    assert_eq!(mark.alive(), [""; 0]);
+}
+
+/// A scripted agent that plays a scenario, where an agent can.
+fn acp(scenario: Scenario, mark: &Mark) -> Option<Acp> {
+    let noise = "\u{1b}[31mred\u{7}".repeat(1000);
+    let agent = match scenario {
+        Scenario::Answers => Script::prompted().chunk("$prompt").stop("end_turn").acp(),
+        Scenario::Fails => Script::prompted().fail(json!({"code": 1, "message": "why"})).acp(),
+        Scenario::NoisyFailure => Script::prompted()
+            .raw_times(&noise, 500)
+            .fail(json!({"code": 1, "message": noise, "data": {"more": noise}}))
+            .acp(),
+        Scenario::Blank => Script::prompted().stop("end_turn").acp(),
+        Scenario::Floods => Script::prompted().chunk_times(&"y\n".repeat(500), 5000).stop("end_turn").acp(),
+        // With a grandchild outside of its group.
+        Scenario::Hangs => Script::prompted()
+            .run("setsid sleep 1000 >/dev/null 2>&1 3>&- &")
+            .chunk("half of it")
+            .expect("session/cancel")
+            .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "cancelled"}}))
+            .acp(),
+        Scenario::IgnoresCancel => Script::prompted()
+            .chunk("half of it")
+            .become_shell("trap '' TERM INT HUP; while :; do sleep 1; done")
+            .acp(),
+        Scenario::HangsInStart => Script::initialized().become_shell("sleep 1000 & wait").acp(),
+        Scenario::FailsInStart => {
+            Script::initialized().expect("session/new").fail(json!({"code": 1, "message": "why"})).acp()
+        }
+        // No agent brings code of ours to panic.
+        Scenario::Panics | Scenario::PanicsInStart | _ => return None,
+    };
+    Some(agent.env(VARIABLE, mark.value()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acp_keeps_the_contract() {
+    let mark = Mark::fresh();
+    let left = mark.clone();
+    let report = Contract::new()
+        .patience(Duration::from_secs(8))
+        .leftovers(move || left.alive().len())
+        .run(|scenario| acp(scenario, &mark))
+        .await;
+    println!("{report}");
+    report.assert();
+    assert_eq!(report.not_covered().collect::<Vec<_>>(), [Scenario::Panics, Scenario::PanicsInStart]);
     assert_eq!(mark.alive(), [""; 0]);
 }

@@ -262,6 +262,15 @@ async fn call(
                 let answer = outcome.map_err(|error| RpcError::read(error, connection.secrets()));
                 return Ok(answer.map(|result| serde_json::from_str(result.get()).unwrap_or_default()));
             }
+            // A program that only repeats its input would take our refusal for the answer next.
+            Incoming::Request { id, method: said, .. } if said == method && id.get() == asked.to_string() => {
+                let text = format!(
+                    "{} repeats what it is sent, so that it is no agent; give it the argument with which it speaks the \
+                     protocol",
+                    connection.program()
+                );
+                return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
+            }
             Incoming::Request { id, method, .. } if method == "session/request_permission" => {
                 connection.reply(id, RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
             }

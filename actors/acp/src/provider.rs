@@ -316,6 +316,11 @@ impl Acp {
     /// Why there is no session, with what the agent said last.
     async fn explain(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
         let (asked, broken) = match refused {
+            // Its own words are often not enough.
+            Refused::Failed(failure) if failure.code() == FailureCode::ProviderFailed => {
+                let words = connection.words_so_far().await;
+                return ProviderFailure::new(failure.code(), format!("{failure}; {words}"));
+            }
             Refused::Failed(failure) => return failure,
             Refused::Broken(asked, broken) => (asked, broken),
         };

@@ -40,7 +40,11 @@ pub struct BatchBuilder {
     stop_on: StopOn,
     label: Option<Name>,
     deadlines: Deadlines,
+    each: Option<Box<Each>>,
 }
+
+/// What is made of the request of each item.
+type Each = dyn Fn(StartRequest) -> StartRequest + Send;
 
 impl BatchBuilder {
     pub(crate) fn new(service: SubagentService, parent: Parent, provider: String) -> Self {
@@ -53,6 +57,7 @@ impl BatchBuilder {
             stop_on: StopOn::Never,
             label: None,
             deadlines: Deadlines::default(),
+            each: None,
         }
     }
 
@@ -84,6 +89,12 @@ impl BatchBuilder {
     /// Deadlines of each item.
     pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines;
+        self
+    }
+
+    /// Says what else is asked of each item: a schema, a persona, options. It has label and deadlines by then.
+    pub fn each(mut self, add: impl Fn(StartRequest) -> StartRequest + Send + 'static) -> Self {
+        self.each = Some(Box::new(add));
         self
     }
 
@@ -248,6 +259,9 @@ impl Batch {
         let deadlines = settings.deadlines.clone();
         if deadlines != Deadlines::default() {
             request = request.deadlines(deadlines);
+        }
+        if let Some(add) = &settings.each {
+            request = add(request);
         }
         // It ends with its batch also while nobody looks.
         let until = self.timer.as_ref().map(|timer| timer.deadline());

@@ -13,7 +13,7 @@ use crate::{
     run::{self, Effect, Input, State},
     run_actor::RunMessage,
     seat::{Flag, Link, Place, Seat},
-    settlement::{Ending, Settled, Shown, conclude},
+    settlement::{Ending, Settled, Shown, Wanted, conclude},
     shared::{Ids, Shared},
     tree,
 };
@@ -62,7 +62,7 @@ pub(crate) struct RunCore {
     killed: Flag,
     /// Its `Ended` is on the channel.
     told: Flag,
-    blank_is_fine: bool,
+    wanted: Wanted,
     place: AtomicU32,
     pub(crate) seat: Seat,
 
@@ -128,12 +128,12 @@ pub(crate) struct NewRun {
     pub(crate) provider: Name,
     pub(crate) label: Option<Name>,
     pub(crate) bounds: Option<Box<Bounds>>,
-    pub(crate) blank_is_fine: bool,
+    pub(crate) wanted: Wanted,
 }
 
 impl RunCore {
     pub(crate) fn new(shared: Arc<Shared>, ids: Ids, new: NewRun) -> Self {
-        let NewRun { parent, max_depth, provider, label, bounds, blank_is_fine } = new;
+        let NewRun { parent, max_depth, provider, label, bounds, wanted } = new;
         let above = parent.seat();
         let seat = Seat::new(ids.agent, above.depth + 1, max_depth, above.token.child_token());
         Self {
@@ -152,7 +152,7 @@ impl RunCore {
             limited: Flag::default(),
             killed: Flag::default(),
             told: Flag::default(),
-            blank_is_fine,
+            wanted,
             place: AtomicU32::new(NO_PLACE),
             seat,
             outcome: OnceLock::new(),
@@ -444,7 +444,7 @@ impl RunCore {
             return drop(Contained::new(ending));
         }
         let cause = self.seat.token.is_cancelled().then(|| self.cause_or_inherited());
-        let mut outcome = Some(conclude(ending, cause.as_ref(), self.blank_is_fine, self.shown()));
+        let mut outcome = Some(conclude(ending, cause.as_ref(), self.wanted, self.shown()));
         let (effect, mut waiting) = self.feed(Input::Settled, &mut outcome);
         let waiters = waiting.callers.as_deref_mut().map(|callers| std::mem::take(&mut callers.settled));
         drop(waiting);

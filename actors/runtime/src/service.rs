@@ -14,6 +14,7 @@ use crate::{
     registry::{Asked, RegistryMessage, Start},
     root::Root,
     seat::Place,
+    settlement::Wanted,
     shared::{Ids, Shared, Standing},
     tree,
 };
@@ -190,13 +191,18 @@ impl SubagentService {
         let deadlines = request.get_deadlines().cloned();
         let bounds = (deadlines.is_some() || until.is_some())
             .then(|| Box::new(Bounds { deadlines: deadlines.unwrap_or_default(), until }));
+        let wanted = match request.get_output_schema() {
+            Some(_) => Wanted::Value,
+            None if entry.blank_is_fine => Wanted::AnyText,
+            None => Wanted::Text,
+        };
         let new = NewRun {
             parent: place,
             max_depth,
             provider: entry.name.clone(),
             label: request.get_label().map(shown),
             bounds,
-            blank_is_fine: entry.blank_is_fine,
+            wanted,
         };
         let core = Arc::new(RunCore::new(shared.clone(), ids, new));
         let (reply, answer) = oneshot::channel();

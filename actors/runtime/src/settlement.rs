@@ -9,6 +9,17 @@ use subagents_seam::{
 /// The outcome of a published run, as every waiter gets it.
 pub(crate) type Settled = Result<Arc<SubagentResult>, ResultError>;
 
+/// What a child that has completed must have answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Text with something in it.
+    Text,
+    /// Text, and be it blank: its provider allows that.
+    AnyText,
+    /// A value for the output schema that was asked for.
+    Value,
+}
+
 /// How the child's `run` ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -35,12 +46,12 @@ pub(crate) struct Shown {
 /// The result of a run that ended so.
 ///
 /// The own record of a cancel outranks the child's word: whatever a cancelled child returns, the run is `aborted`, or
-/// `timed-out` where a deadline was the cause (SPEC 17.4). A completed child without an answer is an error unless its
-/// provider allows that.
+/// `timed-out` where a deadline was the cause (SPEC 17.4). A completed child without the answer that was wanted
+/// is an error.
 pub(crate) fn conclude(
     ending: Ending,
     cause: Option<&CancelCause>,
-    blank_is_fine: bool,
+    wanted: Wanted,
     shown: Option<Shown>,
 ) -> Settled {
     // Judged where it will stay: nobody else has it yet.
@@ -63,7 +74,7 @@ pub(crate) fn conclude(
     };
     if let Some(result) = Arc::get_mut(&mut settled) {
         match cause {
-            None => judge(result, blank_is_fine),
+            None => judge(result, wanted),
             Some(cause) => cancel(result, cause),
         }
         if let Some(shown) = shown {
@@ -73,9 +84,14 @@ pub(crate) fn conclude(
     Ok(settled)
 }
 
-fn judge(result: &mut SubagentResult, blank_is_fine: bool) {
+fn judge(result: &mut SubagentResult, wanted: Wanted) {
     if result.stop_reason.is_success() {
-        if !blank_is_fine && result.structured.is_none() && result.output.is_blank() {
+        if wanted == Wanted::Value && result.structured.is_none() {
+            // Its words are no value, whoever lets them pass as one (SPEC 8.7).
+            result.stop_reason = StopReason::Error;
+            let text = "the child ended without the value that the output schema asks for";
+            result.diagnostic = Some(Diagnostic::fixed("schema-not-met", text));
+        } else if wanted == Wanted::Text && result.structured.is_none() && result.output.is_blank() {
             result.output = Content::EMPTY;
             result.stop_reason = StopReason::Error;
             result.diagnostic = Some(Diagnostic::fixed("empty-answer", "the child ended without an answer"));
@@ -130,7 +146,7 @@ fn complete(result: &mut SubagentResult, shown: Shown) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ending, Shown, conclude};
+    use super::{Ending, Shown, Wanted, conclude};
     use std::sync::Arc;
     use subagents_seam::{
         CancelCause, DeadlineKind, DeniedCall, Details, Diagnostic, ResultError, StopReason, SubagentResult,
@@ -146,7 +162,7 @@ mod tests {
             [("", "", ""), (" \n\t", "", ""), ("", "I will look", "I will look")]
         {
             let ending = Ending::Returned(Ok(Arc::new(SubagentResult::completed(answer))));
-            let result = conclude(ending, None, false, Some(shown(preamble))).expect("a value");
+            let result = conclude(ending, None, Wanted::Text, Some(shown(preamble))).expect("a value");
             assert_eq!(result.stop_reason, StopReason::Error);
             assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("empty-answer"));
             assert_eq!(result.text(), partial);
@@ -154,11 +170,26 @@ mod tests {
         let allowed = conclude(
             Ending::Returned(Ok(Arc::new(SubagentResult::completed("")))),
             None,
-            true,
+            Wanted::AnyText,
             Some(shown("")),
         )
         .expect("a value");
         assert_eq!(allowed.stop_reason, StopReason::Completed);
+    }
+
+    #[test]
+    fn spec_8_7_a_clean_end_without_the_value_is_an_error_and_the_words_are_partial() {
+        let end = |result| conclude(Ending::Returned(Ok(Arc::new(result))), None, Wanted::Value, None);
+        for words in ["the value is 3", "{\"n\": 3}", ""] {
+            let result = end(SubagentResult::completed(words)).expect("a value");
+            assert_eq!((&result.stop_reason, result.text().as_str()), (&StopReason::Error, words));
+            assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("schema-not-met"));
+        }
+        let value = SubagentResult::completed("").with_structured(serde_json::json!({"n": 3}));
+        let result = end(value).expect("a value");
+        assert!(result.stop_reason.is_success() && result.structured.is_some());
+        let cut = end(SubagentResult::new(StopReason::MaxTokens, "{\"n\":")).expect("a value");
+        assert_eq!(cut.diagnostic.as_ref().map(Diagnostic::category), Some("max-tokens"));
     }
 
     #[test]
@@ -172,14 +203,14 @@ mod tests {
             Ending::Cut,
         ] {
             let label = format!("{ending:?}");
-            let result = conclude(ending, Some(&cause), false, Some(shown("half"))).expect("a value");
+            let result = conclude(ending, Some(&cause), Wanted::Text, Some(shown("half"))).expect("a value");
             assert_eq!(result.stop_reason, StopReason::Aborted, "{label}");
             assert!(!result.text().is_empty(), "{label}");
         }
         let late = conclude(
             Ending::Cut,
             Some(&CancelCause::Deadline(DeadlineKind::Idle)),
-            false,
+            Wanted::Text,
             Some(shown("half")),
         )
         .expect("a value");
@@ -202,7 +233,8 @@ mod tests {
             }
         }
         let error = ResultError::WaitFailed { message: "late".into(), source: Some(Arc::new(Nosy)) };
-        let settled = conclude(Ending::Returned(Err(error)), Some(&CancelCause::REQUESTED), false, None);
+        let settled =
+            conclude(Ending::Returned(Err(error)), Some(&CancelCause::REQUESTED), Wanted::Text, None);
         assert_eq!(settled.expect("a value").stop_reason, StopReason::Aborted);
     }
 
@@ -210,14 +242,14 @@ mod tests {
     fn a_success_has_no_diagnostic_and_every_failure_has_one() {
         let chatty = SubagentResult::completed("ok").with_diagnostic(Diagnostic::new("x", "y"));
         assert!(
-            conclude(Ending::Returned(Ok(Arc::new(chatty))), None, false, Some(shown("")))
+            conclude(Ending::Returned(Ok(Arc::new(chatty))), None, Wanted::Text, Some(shown("")))
                 .expect("a value")
                 .diagnostic
                 .is_none()
         );
         for reason in ["error", "max-tokens", "refusal", "aborted", "timed-out", "paused-for-tea"] {
             let ending = Ending::Returned(Ok(Arc::new(SubagentResult::new(reason.into(), ""))));
-            let result = conclude(ending, None, false, Some(shown(""))).expect("a value");
+            let result = conclude(ending, None, Wanted::Text, Some(shown(""))).expect("a value");
             assert!(result.diagnostic.is_some() && !result.stop_reason.is_success(), "{reason}");
         }
     }
@@ -234,24 +266,28 @@ mod tests {
             (Ending::Panicked("boom".into()), None),
             (Ending::Cut, Some(CancelCause::Deadline(DeadlineKind::Total))),
         ] {
-            let result = conclude(ending, cause.as_ref(), false, seen()).expect("a value");
+            let result = conclude(ending, cause.as_ref(), Wanted::Text, seen()).expect("a value");
             assert_eq!(Some(&result.details), seen().as_ref().map(|shown| &shown.details), "{cause:?}");
         }
         let mut own = Details::default();
         (own.tool_calls, own.thoughts, own.plans) = (Some(0), Some(7), Some(8));
         own.denied_calls = vec![DeniedCall::new("edit", "a person said no")];
         let ending = Ending::Returned(Ok(Arc::new(done().with_details(own.clone()))));
-        assert_eq!(conclude(ending, None, false, seen()).expect("a value").details, own);
+        assert_eq!(conclude(ending, None, Wanted::Text, seen()).expect("a value").details, own);
     }
 
     #[test]
     fn m06_a_failed_wait_is_the_only_err() {
-        let error =
-            conclude(Ending::Returned(Err(ResultError::wait_failed("lost"))), None, false, Some(shown("")))
-                .expect_err("an error");
+        let error = conclude(
+            Ending::Returned(Err(ResultError::wait_failed("lost"))),
+            None,
+            Wanted::Text,
+            Some(shown("")),
+        )
+        .expect_err("an error");
         assert_eq!(error.code(), "WAIT_FAILED");
         assert_eq!(
-            conclude(Ending::Lost, None, false, Some(shown(""))).expect("a value").stop_reason,
+            conclude(Ending::Lost, None, Wanted::Text, Some(shown(""))).expect("a value").stop_reason,
             StopReason::Error
         );
     }

@@ -106,7 +106,8 @@ impl Capabilities {
     /// Text in, text out, and nothing else.
     pub const NONE: Self = Self { flags: 0, options: 0, prompts: 0 };
 
-    /// The child answers with a value that matches the requested schema.
+    /// The child answers with a value that matches the requested schema. Whether it matches is for the provider to see
+    /// to (`schema::SchemaAsk` of the feature `schema` does); a success without a value is made an error.
     #[must_use]
     pub const fn with_output_schema(self) -> Self {
         self.with(Capability::OutputSchema)

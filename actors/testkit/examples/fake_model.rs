@@ -4,15 +4,16 @@
 //! cargo run -p subagents-testkit --features model-server --example fake_model -- 8009
 //! ```
 //!
-//! Without a port the system chooses one. Its address goes to stdout, and each request is a line on stderr.
+//! Without a port the system chooses one. Its address goes to stdout; each request is a line on stderr, and so is each
+//! answer that its client did not wait for.
 
 use std::{env, error::Error, io::Write, time::Duration};
-use subagents_testkit::model::{FakeModel, Reply};
+use subagents_testkit::model::{FakeModel, ModelRequest, Reply};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let port = env::args().nth(1).map_or(Ok(0), |port| port.parse())?;
-    let script = |request: &subagents_testkit::model::ModelRequest| {
+    let script = |request: &ModelRequest| {
         let manner = if request.is_streaming() { "streamed" } else { "whole" };
         let tools = request.tools().count();
         say(&format!("{} {manner}, {tools} tools: {:?}", request.protocol(), request.prompt()));
@@ -32,7 +33,16 @@ export OPENAI_BASE_URL={} OPENAI_API_KEY=none",
         model.openai_base()
     ));
     say("until Ctrl-C; try the prompt: [[tool:Bash {\"command\": \"date\"}]] [[reply:it is {{tool}}]]");
-    tokio::signal::ctrl_c().await?;
+    let told = async {
+        for abandoned in 1.. {
+            model.until(|traffic| traffic.abandoned >= abandoned).await;
+            say(&format!("a client left before its answer was there, {} under way", model.in_flight()));
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
     let _ = tokio::time::timeout(Duration::from_secs(5), model.stop()).await;
     Ok(())
 }

@@ -51,7 +51,8 @@ impl Scripted {
         }
     }
 
-    /// Declares what it can honour. It then takes such requests; the script does not see what they ask for.
+    /// Declares what it can honour. It then takes such requests; the script does not see what they ask for. Where that is
+    /// a value, only a [`Script::result`] that has one completes.
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;

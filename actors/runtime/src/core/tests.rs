@@ -3,7 +3,7 @@ use crate::{
     SubagentService,
     run::{Effect, Input},
     seat::Place,
-    settlement::{Ending, Settled},
+    settlement::{Ending, Settled, Wanted},
 };
 use std::{fmt, sync::Arc};
 use subagents_seam::{CancelCause, ResultError, SubagentResult};
@@ -47,7 +47,7 @@ async fn an_outcome_that_comes_too_late_is_dropped_without_the_lock() {
         provider: "it".into(),
         label: None,
         bounds: None,
-        blank_is_fine: false,
+        wanted: Wanted::Text,
     };
     let core = Arc::new(RunCore::new(shared.clone(), shared.mint(), new));
     assert!(core.publish(false));

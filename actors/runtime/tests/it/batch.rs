@@ -1,9 +1,9 @@
 //! Many delegations at once: every item has exactly one outcome, whatever stops the batch.
 
-use crate::support::{Probe, quiet, service, service_with, until};
-use std::{collections::BTreeMap, time::Duration};
+use crate::support::{Obedient, Probe, quiet, service, service_with, until};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use subagents_runtime::{Batch, StopOn};
-use subagents_seam::{DelegateError, StopReason};
+use subagents_seam::{Capabilities, DelegateError, StopReason};
 
 async fn all(mut batch: Batch) -> BTreeMap<usize, String> {
     let mut outcomes = BTreeMap::new();
@@ -31,6 +31,25 @@ async fn c14_wait_all_gives_every_outcome_once_and_disposed() {
         ["completed", "error", "error", "PROVIDER_FAILED", "completed", "WAIT_FAILED", "completed"]
     );
     assert_eq!(probe.alive(), 0);
+    quiet(&service, &probe).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_each_item_is_asked_of_each() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let able = Obedient { capabilities: Capabilities::NONE.with_output_schema(), ..Obedient::new(&probe) };
+    let _registration = service.register("able", able).unwrap();
+    let schema = Arc::new(serde_json::json!({"type": "object"}));
+    for (provider, words) in [
+        ("able", ["completed", "error", "completed"]),
+        ("it", ["UNSUPPORTED_CAPABILITY", "UNSUPPORTED_CAPABILITY", "UNSUPPORTED_CAPABILITY"]),
+    ] {
+        let schema = schema.clone();
+        let batch = service.batch(&root, provider).each(move |request| request.output_schema(schema.clone()));
+        let outcomes = all(batch.requests(["value", "words", "value"])).await;
+        assert_eq!(outcomes.values().map(String::as_str).collect::<Vec<_>>(), words, "{provider}");
+    }
     quiet(&service, &probe).await;
 }
 

@@ -100,7 +100,7 @@ async fn a11_spec_1_2_what_a_provider_cannot_do_is_refused_by_name_before_any_st
         let provider =
             Obedient { capabilities: Capabilities::NONE.with(capability), ..Obedient::new(&probe) };
         let registration = service.register("able", provider).unwrap();
-        let result = service.delegate("able", ask(StartRequest::new(&root, "hi"))).await.unwrap();
+        let result = service.delegate("able", ask(StartRequest::new(&root, "hi value"))).await.unwrap();
         assert_eq!(result.stop_reason, StopReason::Completed, "{capability}");
         drop(registration);
     }

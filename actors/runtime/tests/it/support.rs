@@ -163,6 +163,9 @@ impl Child for ObedientChild {
                 }
                 "panic" => panic!("the run panics"),
                 "err" => return Err(ResultError::wait_failed("the link broke")),
+                "value" => {
+                    return Ok(SubagentResult::completed(answer).with_structured(serde_json::json!({})));
+                }
                 "blank" => return Ok(SubagentResult::completed("  \n")),
                 "reason" => return Ok(SubagentResult::new(StopReason::from(argument), "so far")),
                 "flood" => {

@@ -115,7 +115,10 @@ pub(crate) fn error(protocol: Protocol, status: StatusCode, message: &str) -> Re
 
 fn refusal(protocol: Protocol, failure: &Failure) -> Response {
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let told = failure.message.clone().unwrap_or_else(|| format!("the script failed with {status}"));
+    let told = failure
+        .message
+        .clone()
+        .unwrap_or_else(|| format!("the script failed with status {}", failure.status));
     let mut response = error(protocol, status, &told);
     if let Some(after) = failure.retry_after {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);

@@ -6,8 +6,11 @@ use serde_json::{Value, json};
 /// The one model of which lists tell; every other name is answered as well.
 const NAME: &str = "fake-model";
 
-/// OpenAI and Anthropic ask at the same address.
+/// All of them may ask at the same address: Gemini's clients do where they are given a base.
 pub(crate) async fn list(headers: HeaderMap) -> Json<Value> {
+    if is_gemini(&headers) {
+        return gemini_list().await;
+    }
     Json(if is_anthropic(&headers) {
         json!({"data": [anthropic(NAME)], "has_more": false, "first_id": NAME, "last_id": NAME})
     } else {
@@ -17,7 +20,13 @@ pub(crate) async fn list(headers: HeaderMap) -> Json<Value> {
 }
 
 pub(crate) async fn one(Path(name): Path<String>, headers: HeaderMap) -> Json<Value> {
-    Json(if is_anthropic(&headers) { anthropic(&name) } else { openai(&name) })
+    Json(if is_gemini(&headers) {
+        gemini(&name)
+    } else if is_anthropic(&headers) {
+        anthropic(&name)
+    } else {
+        openai(&name)
+    })
 }
 
 pub(crate) async fn gemini_list() -> Json<Value> {
@@ -30,6 +39,10 @@ pub(crate) async fn gemini_one(Path(name): Path<String>) -> Json<Value> {
 
 fn is_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
+}
+
+fn is_gemini(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-goog-api-key")
 }
 
 fn openai(name: &str) -> Value {

@@ -181,4 +181,17 @@ mod tests {
         assert!(record.befalls(Times::First(1), "drop", &request("a", 0)), "what is apart is counted apart");
         assert!(record.befalls(Times::Always, "http", &request("a", 0)));
     }
+
+    #[test]
+    fn the_oldest_conversation_is_forgotten() {
+        let record = Record::new(0);
+        let ask = |text: &str| record.befalls(Times::First(1), "http", &request(text, 0));
+        assert_eq!([ask("first"), ask("first")], [true, false]);
+        for other in 0..CONVERSATIONS {
+            assert!(ask(&other.to_string()));
+        }
+        let remembered = lock(&record.seen).times.len();
+        assert_eq!(remembered, CONVERSATIONS);
+        assert!(ask("first"), "it begins anew");
+    }
 }

@@ -201,8 +201,9 @@ async fn models_are_listed_and_tokens_counted_for_each_client() {
     assert_eq!((&openai["object"], &openai["data"][0]["id"]), (&json!("list"), &json!("fake-model")));
     let anthropic = ask(&model, "GET /v1/models HTTP/1.1\r\nanthropic-version: 2023-06-01", "").await.json();
     assert_eq!((&anthropic["has_more"], &anthropic["data"][0]["type"]), (&json!(false), &json!("model")));
-    let gemini = ask(&model, "GET /v1beta/models HTTP/1.1", "").await.json();
-    assert_eq!(gemini["models"][0]["name"], "models/fake-model");
+    for line in ["GET /v1beta/models HTTP/1.1", "GET /v1/models HTTP/1.1\r\nx-goog-api-key: k"] {
+        assert_eq!(ask(&model, line, "").await.json()["models"][0]["name"], "models/fake-model", "{line}");
+    }
     let one = ask(&model, "GET /v1/models/some-model HTTP/1.1", "").await.json();
     assert_eq!(one["id"], "some-model");
     assert_eq!(ask(&model, "HEAD / HTTP/1.1", "").await.status, 200);

@@ -5,7 +5,7 @@ use super::{
     dialect::{ALL, body, both, path, user},
 };
 use serde_json::{Value, json};
-use subagents_testkit::model::{FakeModel, Protocol};
+use subagents_testkit::model::{FakeModel, Protocol, Turn};
 
 fn message(answer: &Answer) -> String {
     answer.json()["error"]["message"].as_str().expect("a message").to_owned()
@@ -121,4 +121,10 @@ async fn parts_that_are_no_text_are_passed_over() {
     ]});
     let answer = post(&model, "/v1/responses", &request).await.json();
     assert_eq!(answer["output"][0]["content"][0]["text"], Value::from("echo: hi"));
+    let thought = json!({"text": "hm", "thought": true});
+    let request = json!({"contents": [{"role": "model", "parts": [thought, {"text": "said"}, {"inlineData": {}}]},
+        {"role": "user", "parts": [{"inlineData": {}}, {"text": "hi"}]}]});
+    assert_eq!(post(&model, "/v1beta/models/m:generateContent", &request).await.status, 200);
+    let turns = [Turn::Assistant { text: "said".into(), calls: Vec::new() }, Turn::User("hi".into())];
+    assert_eq!(model.requests().pop().expect("a request").turns(), turns);
 }

@@ -1,0 +1,161 @@
+//! What crosses the border between us and an agent: messages of every kind, noise, secrets, the place in the tree.
+
+use super::{
+    Script,
+    agent::{SESSION, chunk},
+    support::{Host, category, played, within},
+};
+use serde_json::json;
+use std::time::Duration;
+use subagents::{StartRequest, StopReason, SubagentService, acp::Permission};
+use tokio::time::Instant;
+
+#[tokio::test]
+async fn b20_a_question_of_the_agents_is_no_answer_whatever_its_id() {
+    let options = [("no", "reject_once")];
+    // The prompt's own id is 3.
+    for id in [json!(3), json!("three"), json!(0), json!(null), json!(-1.5)] {
+        let script = Script::prompted()
+            .ask(id.clone(), &options)
+            .chunk("outcome $outcome")
+            .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}));
+        let result = played(&script).await;
+        assert!(result.text().contains("'optionId':'no'"), "{id}: {result:?}");
+    }
+}
+
+#[tokio::test]
+async fn b20_what_is_not_offered_is_refused_with_its_name() {
+    for method in
+        ["fs/read_text_file", "fs/write_text_file", "terminal/create", "_vendor/ask", "elicitation/create"]
+    {
+        let script = Script::prompted()
+            .request(json!("f"), method, json!({"sessionId": SESSION, "path": "/etc/passwd"}))
+            .chunk("outcome $outcome")
+            .stop("end_turn");
+        let result = played(&script).await;
+        let text = result.text();
+        assert!(text.contains("-32601") && text.contains(&format!("{method} is not offered")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn b21_a_flood_in_both_directions_is_no_deadlock() {
+    let pending = json!({"jsonrpc": "2.0", "method": "_vendor/noise", "params": {"x": "y".repeat(200)}});
+    // It asks much, floods us, and does not read for a second: our answers fill its stdin, its words fill our pipe.
+    let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "_vendor/ask", "params": {}});
+    let script = Script::prompted()
+        .step(json!({"say": ask, "times": 3000}))
+        .sleep(Duration::from_secs(1))
+        .step(json!({"say": pending, "times": 10_000}))
+        .ask(json!("p"), &[("no", "reject_once")])
+        .chunk("outcome $outcome")
+        .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}));
+    let result = played(&script).await;
+    assert!(result.text().contains("'optionId':'no'"), "{result:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_without_end_and_reads_nothing_is_ended() {
+    let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "_vendor/ask", "params": {}});
+    let script = Script::prompted().chunk("part").step(json!({"say": ask, "times": 1_000_000}));
+    let result = played(&script).await;
+    assert_eq!(
+        (&result.stop_reason, category(&result), result.text()),
+        (&StopReason::Error, "protocol-error", "part".to_owned())
+    );
+    assert!(result.diagnostic.as_ref().expect("why").text().contains("did not read the answers"));
+}
+
+#[tokio::test]
+async fn d07_lines_that_are_no_messages_are_counted_and_kept_out_of_the_answer() {
+    let noise = ["Welcome to the agent!", "", "\u{1b}]0;title\u{7}", "\"hi\"", "[1, 2]", "17", "null", "{"];
+    let noisy = |script: Script| noise.iter().fold(script, |script, line| script.raw(line));
+    let script = noisy(Script::bare()).expect("initialize").reply(json!({"protocolVersion": 1}));
+    let script = noisy(script).expect("session/new").reply(json!({"sessionId": SESSION}));
+    let script = noisy(noisy(script).expect("session/prompt")).chunk("an");
+    let result = played(&noisy(script).chunk("swer").stop("end_turn")).await;
+    assert_eq!((&result.stop_reason, result.text()), (&StopReason::Completed, "answer".to_owned()));
+    assert_eq!(result.details.stray_lines, Some(40));
+    // Where something goes wrong, the first are told.
+    let result = played(&noisy(Script::prompted()).exit(1)).await;
+    let text = result.diagnostic.as_ref().expect("why").text().to_owned();
+    assert!(text.contains("Welcome to the agent!") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[tokio::test]
+async fn d07_unknown_updates_and_notifications_are_tolerated() {
+    let script = Script::prompted()
+        .update(json!({"sessionUpdate": "quantum_update", "state": 1}))
+        .say(json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {}}))
+        .say(json!({"jsonrpc": "2.0", "method": "session/update", "params": 7}))
+        .say(json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "another", "update": chunk("not mine")}}))
+        .chunk("fine")
+        .stop("end_turn");
+    assert_eq!(played(&script).await.text(), "fine");
+}
+
+#[tokio::test]
+async fn garbage_without_end_ends_the_agent() {
+    for script in [
+        Script::prompted().chunk("part").raw_times(&"garbage ".repeat(1000), 5000),
+        // One line without an end.
+        Script::prompted().chunk("part").become_shell("exec yes x | tr -d '\\n' >&3"),
+    ] {
+        let begun = Instant::now();
+        let result = played(&script).await;
+        assert_eq!(
+            (&result.stop_reason, category(&result), result.text()),
+            (&StopReason::Error, "protocol-error", "part".to_owned())
+        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn d15_foreign_line_ends_within_a_text_are_text() {
+    let text = "a\u{2028}b\u{2029}c\u{85}d\u{b}e\u{c}f";
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+    );
+    let result = played(&Script::prompted().raw(&line).stop("end_turn")).await;
+    assert_eq!((result.text(), result.details.stray_lines), (text.to_owned(), None));
+}
+
+#[tokio::test]
+async fn the_environment_is_scrubbed_and_says_how_deep_the_agent_is() {
+    let script = Script::prompted().become_shell(
+        r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"the-session","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"depth %s of %s, home %s"}}}}\n{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}\n' "$SUBAGENTS_DEPTH" "$SUBAGENTS_MAX_DEPTH" "${HOME:+there}" >&3; exec cat >/dev/null"#,
+    );
+    let service = SubagentService::builder()
+        .provider("agent", script.acp())
+        .root_depth(2)
+        .max_depth(5)
+        .build()
+        .expect("a service");
+    let root = service.root(std::env::temp_dir()).expect("a root");
+    let result = within("a result", service.delegate("agent", StartRequest::new(&root, "x")))
+        .await
+        .expect("a clean one");
+    assert_eq!(result.text(), "depth 3 of 5, home there");
+    assert!(service.shutdown(Duration::from_secs(10)).await.is_clean());
+}
+
+#[tokio::test]
+async fn f07_a_secret_that_the_agent_is_given_is_masked_wherever_it_says_it() {
+    const SECRET: &str = "hunter2-hunter2-hunter2";
+    let script = Script::prompted()
+        .stderr(&format!("stderr {SECRET}"))
+        .chunk("the key is hunter2-hun")
+        .chunk("ter2-hunter2.")
+        .fail(json!({"code": 1, "message": format!("bad key {SECRET}"), "data": {"key": SECRET}}));
+    let host = Host::with(script.acp().env("AGENT_KEY", SECRET));
+    let result = host.delegate("x").await;
+    assert_eq!(result.text(), "the key is [AGENT_KEY].");
+    let text = result.diagnostic.as_ref().expect("why").to_string();
+    assert!(text.contains("bad key [AGENT_KEY]") && !text.contains(SECRET), "{text}");
+    let told =
+        format!("{result:?} {:?}", script.acp().env("AGENT_KEY", SECRET).permission(Permission::Allow));
+    assert!(!told.contains(SECRET), "{told}");
+    host.end().await;
+}
