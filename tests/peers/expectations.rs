@@ -40,19 +40,22 @@ const fn scenario(
 
 const COMPLETED: (&str, Option<&str>) = ("completed", None);
 const CANCELLED: (&str, Option<&str>) = ("aborted", Some("cancelled"));
+const EXITED: (&str, Option<&str>) = ("error", Some("exited"));
 const FAILED: (&str, Option<&str>) = ("error", Some("agent-error"));
 
 /// In the order in which they are played.
-pub(crate) const SCENARIOS: [Scenario; 12] = [
+pub(crate) const SCENARIOS: [Scenario; 14] = [
     scenario("answer", "answer", COMPLETED, "The answer is 42.", 0),
     scenario("refused", "tool refused", COMPLETED, "After the tool.", 1),
     scenario("allowed", "tool allowed", COMPLETED, "After the tool.", 0),
     scenario("cancel-stream", "cancelled while it streams", CANCELLED, "Word after word …", 0),
     scenario("cancel-tool", "cancelled in a tool", CANCELLED, "", 0),
     scenario("model-500", "model answers 500", FAILED, "…", 0),
-    scenario("model-drop", "model's stream breaks", FAILED, "Half of …", 0),
+    scenario("model-drop", "model's stream breaks", FAILED, "…", 0),
+    scenario("model-cut", "model's stream ends too early", FAILED, "Half of …", 0),
     scenario("model-silent", "model is silent", ("timed-out", Some("timed-out")), "", 0),
-    scenario("killed", "agent killed", ("error", Some("exited")), "Word after word …", 0),
+    scenario("killed", "agent killed", EXITED, "Word after word …", 0),
+    scenario("killed-first", "its first process killed", EXITED, "Word after word …", 0),
     scenario("schema-met", "schema met when asked again", COMPLETED, r#"{"answer":42}"#, 0),
     scenario(
         "schema-not-met",
@@ -72,6 +75,8 @@ pub(crate) struct Agent {
     /// The folder.
     #[serde(skip)]
     pub(crate) name: String,
+    /// In the table.
+    title: String,
     pub(crate) package: String,
     pub(crate) version: String,
     /// Below the folder that it is installed in.
@@ -105,9 +110,6 @@ pub(crate) struct Differs {
     category: Option<String>,
     text: Option<String>,
     denied: Option<u32>,
-    /// A fact of the scenario that does not hold for this agent, by its name.
-    #[serde(default)]
-    pub(crate) not: Vec<String>,
     why: String,
 }
 
@@ -143,9 +145,10 @@ impl Agent {
 
     fn read(name: &str) -> Self {
         let path = suite().join("agents").join(name).join("agent.json");
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let agent: Self =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let read = fs::read_to_string(&path).map_err(|error| error.to_string());
+        let read =
+            read.and_then(|text| serde_json::from_str::<Self>(&text).map_err(|error| error.to_string()));
+        let agent = read.map_err(|error| format!("{}: {error}", path.display())).expect("an agent's set-up");
         for scenario in agent.differs.keys() {
             assert!(SCENARIOS.iter().any(|known| known.name == scenario), "{name}: no scenario {scenario}");
         }
@@ -179,50 +182,72 @@ impl Agent {
         expected
     }
 
-    /// Whether a fact of a scenario is not to be expected.
-    pub(crate) fn is_not(&self, scenario: &Scenario, fact: &str) -> bool {
-        self.differs.get(scenario.name).is_some_and(|differs| differs.not.iter().any(|not| not == fact))
-    }
-
     /// What the table says of a scenario, without the number of its note.
     pub(crate) fn cell(&self, scenario: &Scenario) -> String {
         let expected = self.expected(scenario);
         if expected.stop == scenario.standard.stop { "✓".to_owned() } else { expected.stop }
     }
 
-    pub(crate) fn why(&self, scenario: &Scenario) -> Option<&str> {
+    fn why(&self, scenario: &Scenario) -> Option<&str> {
         self.differs.get(scenario.name).map(|differs| &*differs.why)
     }
 }
 
-/// The table as the README has it: an agent a row, a scenario a column, and below it what does not go by the standard.
+/// The README's table.
 pub(crate) fn markdown(agents: &[Agent]) -> String {
-    let mut table = String::from("| agent | version |");
-    for scenario in &SCENARIOS {
-        let _ = write!(table, " {} |", scenario.title);
-    }
-    table.push_str("\n|---|---|");
-    table.push_str(&":-:|".repeat(SCENARIOS.len()));
+    let scenarios: Vec<_> = SCENARIOS.iter().collect();
+    table(&agents.iter().collect::<Vec<_>>(), &scenarios, |agent, scenario| Some(agent.cell(scenario)))
+}
+
+/// A scenario a row, an agent a column, and below it why what is not as usual is so. `cell` says how it was; none where it
+/// was not as expected.
+pub(crate) fn table(
+    agents: &[&Agent],
+    scenarios: &[&Scenario],
+    cell: impl Fn(&Agent, &Scenario) -> Option<String>,
+) -> String {
     let mut notes: Vec<&str> = Vec::new();
-    for agent in agents {
-        let _ = write!(table, "\n| `{}` | {} |", agent.package, agent.version);
-        for scenario in &SCENARIOS {
-            let _ = write!(table, " {}", agent.cell(scenario));
-            if let Some(why) = agent.why(scenario) {
-                // The same reason is told once.
-                let known = notes.iter().position(|note| *note == why);
-                let number = known.unwrap_or_else(|| {
-                    notes.push(why);
-                    notes.len() - 1
-                });
-                let _ = write!(table, " ({})", number + 1);
+    let mut number = |why| {
+        // The same reason is told once.
+        let known = notes.iter().position(|note| *note == why);
+        known.map_or_else(
+            || {
+                notes.push(why);
+                notes.len()
+            },
+            |known| known + 1,
+        )
+    };
+    let mut rows = vec![vec![String::new(), "ends as".to_owned()], vec![String::new(); 2]];
+    rows[0].extend(agents.iter().map(|agent| agent.title.clone()));
+    rows[1].extend(agents.iter().map(|agent| agent.version.clone()));
+    for scenario in scenarios {
+        let mut row = vec![scenario.title.to_owned(), scenario.standard.stop.to_owned()];
+        row.extend(agents.iter().map(|agent| match (cell(agent, scenario), agent.why(scenario)) {
+            (Some(told), Some(why)) => format!("{told} ({})", number(why)),
+            (Some(told), None) => told,
+            (None, _) => "✗".to_owned(),
+        }));
+        rows.push(row);
+    }
+    let widths: Vec<_> = (0..agents.len() + 2)
+        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut table = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        for (told, width) in row.iter().zip(&widths) {
+            let _ = write!(table, "| {told:<width$} ");
+        }
+        table.push_str("|\n");
+        if at == 0 {
+            for width in &widths {
+                let _ = write!(table, "|{}", "-".repeat(width + 2));
             }
-            table.push_str(" |");
+            table.push_str("|\n");
         }
     }
-    table.push_str("\n\n");
-    for (number, note) in notes.iter().enumerate() {
-        let _ = writeln!(table, "{}. {note}", number + 1);
+    for (at, note) in notes.iter().enumerate() {
+        let _ = write!(table, "\n({}) {note}{}", at + 1, if at + 1 < notes.len() { "\\" } else { "\n" });
     }
     table
 }

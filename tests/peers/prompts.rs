@@ -71,6 +71,14 @@ impl Prompts<'_> {
         }
     }
 
+    /// The stream of the model ends after its first piece as if it were whole. Whoever asks it to go on hears the rest.
+    pub(crate) fn is_cut_after(&self, text: &str, rest: &str) -> String {
+        match self.tool {
+            Some(_) => format!("Please go on. [[reply:{text}]] [[cut:@0]] [[reply:{rest}]]"),
+            None => format!("[[say:{text}]] [[fail:the model did not finish]]"),
+        }
+    }
+
     pub(crate) fn is_silent(&self) -> String {
         match self.tool {
             Some(_) => format!("Please go on. [[stall:{SILENT}]] [[reply:late]]"),

@@ -42,7 +42,8 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn set(agent: &Agent, base: &str) -> std::io::Result<Self> {
         // The real path: the system shows it for processes.
-        let folder = tempfile::Builder::new().prefix("peers-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
+        let folder =
+            tempfile::Builder::new().prefix("peers-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
         let stage = Self { folder, mark: Mark::fresh() };
         for folder in [stage.home(), stage.home().join("tmp"), stage.work()] {
             fs::create_dir(folder)?;
@@ -56,8 +57,7 @@ impl Stage {
 
     fn copy(&self, from: &Path, to: &Path, base: &str) -> std::io::Result<()> {
         for entry in fs::read_dir(from)? {
-            let (from, to) = (entry.as_ref().map(fs::DirEntry::path), to.to_owned());
-            let from = from.map_err(|error| std::io::Error::new(error.kind(), error.to_string()))?;
+            let from = entry?.path();
             let to = to.join(from.file_name().unwrap_or_default());
             if from.is_dir() {
                 fs::create_dir(&to)?;
@@ -116,20 +116,41 @@ impl Stage {
     }
 
     /// The processes that are alive of it, by the mark in their environment, or by where they work: some tools clean the
-    /// environment.
-    pub(crate) fn alive(&self) -> Vec<String> {
-        let mut alive = self.mark.alive();
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for process in processes.map(|process| process.path()) {
+    /// environment. A zombie has neither.
+    fn processes(&self) -> Vec<(u32, String)> {
+        let mark = format!("{VARIABLE}={}", self.mark.value());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|process| {
+            let pid = process.file_name().to_str()?.parse().ok()?;
+            let process = process.path();
+            let marked = || {
+                let environment = fs::read(process.join("environ")).unwrap_or_default();
+                environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+            };
             let works_here =
-                fs::read_link(process.join("cwd")).is_ok_and(|folder| folder.starts_with(self.folder.path()));
-            let command = fs::read(process.join("cmdline")).unwrap_or_default();
+                || fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(self.folder.path()));
+            let command = fs::read(process.join("cmdline")).ok()?;
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            // A zombie has no command line.
-            if works_here && !command.is_empty() && !alive.contains(&command) {
-                alive.push(command);
-            }
+            (marked() || works_here()).then_some((pid, command))
+        });
+        processes.collect()
+    }
+
+    /// Who is alive of it.
+    pub(crate) fn alive(&self) -> Vec<String> {
+        self.processes().into_iter().map(|(_, command)| command).collect()
+    }
+
+    /// Kills all that is alive of it now.
+    pub(crate) fn kill(&self) {
+        for (pid, _) in self.processes() {
+            kill(pid);
         }
-        alive
+    }
+}
+
+/// `SIGKILL`. One that is gone is as it should be.
+pub(crate) fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
