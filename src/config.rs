@@ -265,9 +265,10 @@ impl Config {
             let why = if self.configured().next().is_none() {
                 none()
             } else {
+                let names: Vec<_> = self.configured().map(ProviderConfig::name).collect();
                 format!(
                     "no provider was named, and there is no default; name one of {}, or set `default_provider`",
-                    quoted(&self.names())
+                    quoted(&names)
                 )
             };
             ConfigError::new(ConfigFaultKind::NoProvider, place(), why)
@@ -300,17 +301,21 @@ impl Config {
         let shown = bounded(&sanitised(name).replace(['\n', '\t'], " "), 80);
         let names = self.names();
         let near = nearest(name, &names);
-        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-        if self.providers.is_empty() {
-            return format!("no provider is named `{shown}`: {}", none());
-        }
         let configured: Vec<_> = self.configured().map(ProviderConfig::name).collect();
-        let known: Vec<_> =
-            self.providers.iter().filter(|provider| provider.is_known()).map(ProviderConfig::name).collect();
-        let lists = [("configured", configured), ("known without configuration", known)];
-        let lists = lists.iter().filter(|(_, names)| !names.is_empty());
-        let lists: Vec<_> = lists.map(|(what, names)| format!("{what}: {}", quoted(names))).collect();
-        format!("no provider is named `{shown}`; {near}{}", lists.join("; "))
+        let mut told = Vec::new();
+        if configured.is_empty() {
+            told.push(none());
+        } else {
+            told.push(format!("configured: {}", quoted(&configured)));
+        }
+        if near.is_none() && names.len() > configured.len() {
+            let known = self.providers.iter().filter(|provider| provider.is_known());
+            let known: Vec<_> = known.map(ProviderConfig::name).collect();
+            told.push(format!("known without configuration: {}", quoted(&known)));
+        }
+        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        let joint = if configured.is_empty() { ":" } else { ";" };
+        format!("no provider is named `{shown}`{joint} {near}{}", told.join("; "))
     }
 }
 

@@ -132,7 +132,7 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::advice;
-    use subagents::{AgentOptions, Capabilities, Capability, StartError};
+    use subagents::{Capabilities, Capability, StartError};
 
     #[test]
     fn a_provider_that_can_is_named() {

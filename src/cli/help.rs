@@ -3,8 +3,8 @@
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   subagents run 'Say hello' -- some-agent --print {}
+  subagents run -p gemini 'Say hello'
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
-  subagents run -p some-agent 'Say hello'
   subagents providers
   subagents run --help";
 
@@ -13,7 +13,8 @@ macro_rules! run_examples {
         "\
 Examples:
   subagents run 'Review the diff' -- some-agent --print {}
-  subagents run -p some-agent 'Review the diff'
+  subagents run -p gemini 'Review the diff'
+  subagents run --permission allow --acp 'Fix the typo' -- my-agent --acp
   git diff | subagents run --timeout 5m -- some-agent --review
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
   subagents run -p some-agent --schema finding.json 'Find the worst bug'
@@ -48,7 +49,8 @@ Output:
      \"elapsed_ms\":12}
     {\"type\":\"start_error\",\"index\":1,\"provider\":\"exec\",
      \"code\":\"NOT_ON_PATH\",\"message\":\"…\"}
-  `provider` is the name of the configured one, and `exec` with COMMAND.
+  `provider` is the name of the configured or known one; with COMMAND it is
+  `exec`, or `acp` with --acp.
   `index` counts the prompts from 0. `elapsed_ms` includes the teardown.
   `details.leaked` says what may be left of a child; such a prompt counts as
   failed. Where stdout was closed from the start (>&-), it goes nowhere.
@@ -57,6 +59,14 @@ Output:
   with --tree the live tree above it, with what each run waits for and what
   its child said last, and a summary. Where TERM is dumb nothing is drawn in
   place.
+
+Agents:
+  claude-agent-acp, codex-acp, gemini, opencode and qwen are known by name:
+  -p NAME needs no configuration where the program is on PATH, and where
+  nothing is configured the first that is there does the work. Any other agent
+  that speaks the Agent Client Protocol is a COMMAND with --acp, or is
+  configured. What one asks a permission for is refused unless --permission
+  or the configuration says `allow`.
 
 Configuration:
   subagents.toml, in the directory this is called in or the nearest one above
@@ -70,6 +80,10 @@ Configuration:
     command = [\"some-agent\", \"--print\", \"{}\"]
     max_concurrent = 8   # also description, pass_env, env, cwd, allow_empty,
                          # max_output, max_total_output, the three timeouts
+    [providers.gemini]
+    kind = \"acp\"         # known by name: it needs no command
+    permission = \"allow\" # also mode, model, auth_method, persona,
+                         # depth_limit, schema_attempts, mcp_servers.NAME
   The most specific deadline holds: of the command line, of the provider, of
   [defaults]. Only [defaults] is for COMMAND.
 
@@ -106,7 +120,8 @@ macro_rules! providers_examples {
         "\
 Examples:
   subagents providers
-  subagents providers --json | jq 'select(.works | not)'
+  subagents providers --json | jq 'select(.type == \"provider\" and .works)'
+  subagents providers --no-start
   subagents providers --config other.toml"
     };
 }
@@ -119,20 +134,29 @@ pub(crate) const PROVIDERS_DETAILS: &str = concat!(
     "
 
 Output:
-  stdout gets the file that was read, and of each provider: its name, its
-  kind, the program as it was found, what it can do, its limits, and the names
+  stdout gets what is configured, then the known agents that are on PATH, then
+  how to get the others. Of each: its name, its kind, the program as it was
+  found, who the agent says it is, what it can do, its limits, and the names
   of the variables that are set for it or passed on, never their values. One
-  that cannot work has the code and the message that a start would have.
+  that cannot work has the code and the message that a start would have, and
+  the next step where that is known.
 
-  With --json, stdout gets one line for each provider:
-    {\"type\":\"provider\",\"name\":\"wc\",\"kind\":\"exec\",\"default\":true,
-     \"description\":null,\"works\":true,\"program\":\"/usr/bin/wc\",
-     \"code\":null,\"message\":null,\"capabilities\":[],\"prompts\":[\"text\"],
-     \"max_concurrent\":8,\"max_output\":null,\"max_total_output\":null,
-     \"allow_empty\":false,\"timeout_ms\":300000,\"idle_timeout_ms\":null,
-     \"start_timeout_ms\":null,\"cwd\":null,\"env\":[\"NO_COLOR\"],
-     \"pass_env\":[],\"config\":\"/srv/repo/subagents.toml\"}
-  `default` is that of the one that works where none is named.
+  With --json, stdout gets one line for each:
+    {\"type\":\"provider\",\"name\":\"gemini\",\"kind\":\"acp\",\"default\":true,
+     \"description\":\"Gemini CLI\",\"source\":\"path\",\"works\":true,
+     \"program\":\"/usr/local/bin/gemini\",\"code\":null,\"message\":null,
+     \"agent\":{\"name\":\"Gemini CLI\",\"version\":\"0.61.0\"},
+     \"install\":\"npm install …\",\"sign_in\":\"start `gemini` once, …\",
+     \"capabilities\":[\"outputSchema\",\"agentOptions.model\"],
+     \"prompts\":[\"text\"],\"permission\":\"reject\",\"mode\":null,
+     \"model\":null,\"max_concurrent\":null,\"max_output\":null,
+     \"max_total_output\":null,\"allow_empty\":false,\"timeout_ms\":null,
+     \"idle_timeout_ms\":null,\"start_timeout_ms\":null,\"cwd\":null,
+     \"env\":[],\"pass_env\":[\"GEMINI_API_KEY\"],\"config\":null}
+    {\"type\":\"known_agent\",\"name\":\"qwen\",\"title\":\"Qwen Code\",
+     \"install\":\"npm install …\",\"sign_in\":\"…\"}
+  `source` is `config` or `path`; `default` is that of the one that works
+  where none is named.
 
 Exit codes:
   0    the configuration is right, or there is none

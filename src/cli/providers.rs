@@ -52,7 +52,7 @@ pub(crate) fn tell(config: &Config, json: bool, start: bool) -> Result<u8, Strin
         if none_is && !all.iter().any(|known| known.default) {
             let _ = write!(io::stderr(), "{}", none(config));
         }
-        all.iter().map(Known::json).collect()
+        all.iter().map(|known| if known.is_missing() { known.json_missing() } else { known.json() }).collect()
     } else {
         told(config, &all)
     };
@@ -72,11 +72,11 @@ fn told(config: &Config, all: &[Known<'_>]) -> String {
     let is_here = |known: &&Known<'_>| known.provider.is_known() && known.file.is_some();
     let configured: Vec<_> = all.iter().filter(|known| !known.provider.is_known()).map(Known::text).collect();
     let found: Vec<_> = all.iter().filter(is_here).map(Known::text).collect();
-    let missing = all.iter().filter(|known| known.provider.is_known() && known.file.is_none());
-    let missing: String = missing
-        .filter_map(|known| known.provider.agent())
-        .map(|agent| format!("  {:<18}{:<34}{}\n", agent.name, agent.title, agent.install))
-        .collect();
+    let missing = all.iter().filter(|known| known.is_missing());
+    let missing = missing.filter_map(|known| known.provider.agent());
+    let missing: Vec<_> =
+        missing.map(|agent| format!("  {:<18}{:<34}{}\n", agent.name, agent.title, agent.install)).collect();
+    let missing = missing.concat();
     let mut parts = Vec::new();
     if !configured.is_empty() {
         parts.push(format!("{}\n\n{}", source(config), configured.join("\n")));
@@ -221,13 +221,30 @@ impl<'a> Known<'a> {
         text
     }
 
+    /// Whether nobody has written it down and it is not here.
+    fn is_missing(&self) -> bool {
+        self.provider.is_known() && self.file.is_none()
+    }
+
+    fn json_missing(&self) -> String {
+        self.provider.agent().map_or_else(String::new, |agent| {
+            line(&KnownAgentLine {
+                r#type: "known_agent",
+                name: agent.name,
+                title: agent.title,
+                install: agent.install,
+                sign_in: agent.sign_in,
+            })
+        })
+    }
+
     /// What would make a known agent work.
     fn next_step(&self) -> Option<&'static str> {
         let (agent, failure) = (self.provider.agent()?, self.failure.as_ref()?);
         match failure.code() {
             FailureCode::AuthRequired => Some(agent.sign_in),
             FailureCode::NotOnPath | FailureCode::ProgramNotFound => Some(agent.install),
-            _ => None,
+            FailureCode::ProviderFailed | _ => None,
         }
     }
 
@@ -313,6 +330,16 @@ struct ProviderLine<'a> {
     env: Vec<&'a str>,
     pass_env: Vec<&'a str>,
     config: Option<String>,
+}
+
+/// One that is not here.
+#[derive(Serialize)]
+struct KnownAgentLine {
+    r#type: &'static str,
+    name: &'static str,
+    title: &'static str,
+    install: &'static str,
+    sign_in: &'static str,
 }
 
 #[derive(Serialize)]

@@ -118,10 +118,16 @@ impl ProviderConfig {
         let kind = table.need("kind", "kind = \"exec\"", faults, ProviderKind::read);
         let is_acp = kind == Some(ProviderKind::Acp);
         let known = KnownAgent::named(&entry.key).filter(|_| is_acp && !table.has("command"));
+        let example = if is_acp {
+            "command = [\"some-agent\", \"--acp\"]"
+        } else {
+            "command = [\"some-agent\", \"--print\", \"{}\"]"
+        };
         let command = match known {
             Some(known) => Some(words(known.command)),
-            None if is_acp => table.need("command", "command = [\"some-agent\", \"--acp\"]", faults, command),
-            None => table.need("command", "command = [\"some-agent\", \"--print\", \"{}\"]", faults, command),
+            // A kind that is not here may do without.
+            None if kind.is_none() && foreign => table.get("command", faults, command),
+            None => table.need("command", example, faults, command),
         };
         let acp = if is_acp { AcpConfig::read(&mut table, faults) } else { AcpConfig::default() };
         let read = Self {

@@ -201,8 +201,8 @@ fn a_wrong_value_is_told_with_what_would_be_right() {
             "6:17: `providers.x.command`: it holds a NUL",
         ),
         (
-            "[providers.x]\nkind = \"acp\"\ncommand = [\"x\"]\npermission = \"reject\"",
-            "5:8: `providers.x.kind`: providers of kind `acp` are not in this version, which has `exec`",
+            "[providers.x]\nkind = \"spawn\"\nmodel = \"x\"",
+            "5:8: `providers.x.kind`: providers of kind `spawn` are not in this version, which has `exec`, `acp`",
         ),
         (
             "[providers.x]\nkind = \"exce\"\ncommand = [\"x\"]",
@@ -210,7 +210,7 @@ fn a_wrong_value_is_told_with_what_would_be_right() {
         ),
         (
             "[providers.x]\nkind = \"q\"\ncommand = [\"x\"]",
-            "5:8: `providers.x.kind`: there is no kind `q`; this version has `exec`",
+            "5:8: `providers.x.kind`: there is no kind `q`; this version has `exec`, `acp`",
         ),
     ] {
         let told = faults(&wc(line));

@@ -1,5 +1,6 @@
 //! `subagents`, run as people run it.
 
+mod agents;
 mod config;
 mod input;
 mod killed;

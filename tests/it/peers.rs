@@ -22,8 +22,8 @@ fn the_readme_has_the_table_of_peers() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("README.md");
     let wanted = markdown(&Agent::all());
     let between = readme
-        .split_once("<!-- peers -->\n")
-        .and_then(|(_, rest)| rest.split_once("<!-- /peers -->"))
+        .split_once("<!-- agents: printed by the peer suite -->\n")
+        .and_then(|(_, rest)| rest.split_once("<!-- /agents -->"))
         .map(|(table, _)| table.trim());
     assert_eq!(between, Some(wanted.trim()), "the README needs this table:\n{wanted}");
 }

@@ -72,13 +72,12 @@ impl Answer {
             self.begin(show);
         }
         self.total += text.len() as u64;
-        if !self.full {
-            let masked = self.masker.push(text.as_bytes());
-            let masked = String::from_utf8_lossy(&masked).into_owned();
-            self.keep(&masked, show);
-        } else {
-            show(Progress::Alive);
+        if self.full {
+            return show(Progress::Alive);
         }
+        let masked = self.masker.push(text.as_bytes());
+        let masked = String::from_utf8_lossy(&masked).into_owned();
+        self.keep(&masked, show);
     }
 
     /// A tool ends a message, where ids do not tell.
@@ -155,7 +154,7 @@ mod tests {
         let mut show = |progress: Progress<'_>| match progress {
             Progress::Text(text) => shown.push_str(text),
             Progress::Message => messages += 1,
-            _ => {}
+            Progress::Alive | _ => {}
         };
         for (text, id) in chunks {
             if *text == "<tool>" {

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use subagents_process::Teardown;
+use subagents_external::closed;
 use subagents_seam::provider::BoxFuture;
 use subagents_seam::schema::{Cut, SchemaAsk, Verdict};
 use subagents_seam::{
@@ -287,7 +287,9 @@ impl AcpChild {
         let cut = match reason {
             StopReason::Completed => answer.truncation().map(|_| Cut::OutputBound),
             StopReason::MaxTokens => Some(Cut::TokenLimit),
-            _ => return Ok(self.result(reason, diagnostic)),
+            StopReason::Aborted | StopReason::Error | StopReason::Refusal | _ => {
+                return Ok(self.result(reason, diagnostic));
+            }
         };
         // What stands before the last message is talk.
         match ask.submit(answer.last_message(), cut) {
@@ -394,16 +396,7 @@ impl Child for AcpChild {
             self.connection.drain(Instant::now() + parting, answered).await;
         }
         let program = self.connection.program().to_owned();
-        match self.connection.end(deadline).await {
-            Teardown::Gone { .. } => Closed::Clean,
-            Teardown::Leaked { members, .. } if members.is_empty() => Closed::Leaked(
-                format!("whether all that {program} started is gone could not be seen in time").into(),
-            ),
-            Teardown::Leaked { pid, members, .. } => {
-                Closed::Leaked(format!("of {program} (process {pid}), these are alive: {members:?}").into())
-            }
-            other => Closed::Leaked(format!("{program}: {other:?}").into()),
-        }
+        closed(&program, self.connection.end(deadline).await)
     }
 }
 

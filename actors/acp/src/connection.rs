@@ -230,7 +230,7 @@ impl Connection {
         if exit.is_some() {
             let _ = timeout(LAST_WORDS, stderr.finished()).await;
         }
-        LastWords { exit, stderr: stderr.text(), stray: self.stray.told() }
+        LastWords { exit, stderr: self.secrets.mask(&stderr.text()).into_owned(), stray: self.stray.told() }
     }
 
     /// Ends the agent and all that descends from it, by `deadline`.

@@ -39,7 +39,9 @@ impl RpcError {
             let text = match value {
                 Value::Null => return String::new(),
                 Value::String(text) => bounded(text, limit * 4),
-                other => bounded(&other.to_string(), limit * 4),
+                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    bounded(&value.to_string(), limit * 4)
+                }
             };
             bounded(sanitised(&secrets.mask(&text)).trim(), limit)
         };

@@ -36,6 +36,7 @@ mod mcp;
 mod permission;
 mod provider;
 mod spent;
+mod start;
 mod stray;
 mod turn;
 mod wire;

@@ -98,7 +98,11 @@ impl Turn {
                 self.heed(info.meta.as_ref());
                 show(Progress::Alive);
             }
-            _ => show(Progress::Alive),
+            SessionUpdate::UserMessageChunk(_)
+            | SessionUpdate::AvailableCommandsUpdate(_)
+            | SessionUpdate::CurrentModeUpdate(_)
+            | SessionUpdate::ConfigOptionUpdate(_)
+            | _ => show(Progress::Alive),
         }
     }
 
@@ -113,9 +117,10 @@ impl Turn {
             self.tools.insert(id.to_owned(), name);
         }
         if !over {
-            return if known {
-                show(Progress::Alive)
-            };
+            if known {
+                show(Progress::Alive);
+            }
+            return;
         }
         let Some(name) = self.tools.remove(id) else { return };
         show(Progress::ToolFinished(&name));

@@ -1,6 +1,7 @@
 //! JSON-RPC 2.0, one message a line. Pure.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -94,7 +95,8 @@ fn mended(text: String) -> String {
     let (mut in_string, mut escaped) = (false, false);
     for c in text.chars() {
         if in_string && c < ' ' {
-            mended.push_str(&format!("\\u{:04x}", u32::from(c)));
+            // Into a string it cannot fail.
+            let _ = write!(mended, "\\u{:04x}", u32::from(c));
             escaped = false;
             continue;
         }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagents_process::{Exit, Ladder, Process, Stdin, Stdout, Teardown};
+use subagents_external::closed;
+use subagents_process::{Exit, Ladder, Process, Stdin, Stdout};
 use subagents_seam::{Child, Closed, Instant, Progress, ResultError, RunContext, SubagentResult};
 use tokio::time::timeout;
 
@@ -86,16 +87,7 @@ impl Child for ExecChild {
         if let Some(stdout) = self.stdout.take() {
             self.process.give_back_stdout(stdout);
         }
-        match self.process.terminate(Ladder::within(left)).await {
-            Teardown::Gone { .. } => Closed::Clean,
-            Teardown::Leaked { members, .. } if members.is_empty() => Closed::Leaked(
-                format!("whether all that {} started is gone could not be seen in time", self.program).into(),
-            ),
-            Teardown::Leaked { pid, members, .. } => Closed::Leaked(
-                format!("of {} (process {pid}), these are alive: {members:?}", self.program).into(),
-            ),
-            other => Closed::Leaked(format!("{}: {other:?}", self.program).into()),
-        }
+        closed(&self.program, self.process.terminate(Ladder::within(left)).await)
     }
 }
 

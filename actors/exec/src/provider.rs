@@ -1,12 +1,11 @@
 //! How to run a program as a child.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 
-use subagents_process::{Command, Host, Secrets, SpawnError};
-use subagents_seam::{FailureCode, Progress, ProviderFailure, StartContext, StartError, SubagentProvider};
+use subagents_external::{Place, Program, failure};
+use subagents_process::SpawnError;
+use subagents_seam::{Progress, ProviderFailure, StartContext, StartError, SubagentProvider};
 
 use crate::answer::Answer;
 use crate::child::ExecChild;
@@ -25,42 +24,12 @@ const STDERR_TAIL: usize = 3 * 1024;
 ///
 /// It can honour nothing beyond a prompt of text: no schema, no depth limit, no tool filter, no persona, no agent
 /// option (`SPEC 17.1`).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Exec {
-    program: OsString,
-    args: Vec<OsString>,
-    pass_env: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-    cwd: Option<PathBuf>,
+    program: Program,
     allow_empty: bool,
     max_output: usize,
     max_total_output: u64,
-    /// Kept from the first child on, so that the watchdog does not come and go with each.
-    host: Arc<OnceLock<Host>>,
-}
-
-// Of the variables names only: a value may be a secret, and a Debug output ends in logs.
-impl fmt::Debug for Exec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Exec")
-            .field("program", &self.program)
-            .field("args", &self.args)
-            .field("pass_env", &self.pass_env)
-            .field("env", &env)
-            .field("cwd", &self.cwd)
-            .field("allow_empty", &self.allow_empty)
-            .field("max_output", &self.max_output)
-            .field("max_total_output", &self.max_total_output)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A child's place in the tree, which its environment tells it, so that depth survives the process border.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) depth: u32,
-    pub(crate) max_depth: Option<u32>,
 }
 
 impl Exec {
@@ -68,15 +37,10 @@ impl Exec {
     /// on the child's `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
-            program: program.into(),
-            args: Vec::new(),
-            pass_env: Vec::new(),
-            env: Vec::new(),
-            cwd: None,
+            program: Program::new(program),
             allow_empty: false,
             max_output: MAX_OUTPUT,
             max_total_output: MAX_TOTAL_OUTPUT,
-            host: Arc::default(),
         }
     }
 
@@ -86,14 +50,14 @@ impl Exec {
     /// (npx, uvx, a shell) would fail where nobody can tell why.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
-        self.args.push(arg.into());
+        self.program.arg(arg);
         self
     }
 
     /// Adds arguments, as [`arg`](Self::arg) does one.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        self.args.extend(args.into_iter().map(Into::into));
+        args.into_iter().for_each(|arg| self.program.arg(arg));
         self
     }
 
@@ -101,7 +65,7 @@ impl Exec {
     /// masked in what the program says, from six bytes on.
     #[must_use]
     pub fn pass_env(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        self.pass_env.extend(names.into_iter().map(Into::into));
+        names.into_iter().for_each(|name| self.program.pass_env(name));
         self
     }
 
@@ -109,14 +73,14 @@ impl Exec {
     /// value whose name looks like a secret is masked in what the program says, from six bytes on.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.env.push((name.into(), value.into()));
+        self.program.env(name, value);
         self
     }
 
     /// Runs the program in this directory, in place of the delegation's. Absolute (`SPEC 17.2`).
     #[must_use]
     pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
-        self.cwd = Some(path.into());
+        self.program.cwd(path);
         self
     }
 
@@ -150,15 +114,7 @@ impl Exec {
     ///
     /// What a start would say.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        let command = self.command(cwd);
-        command.check().map_err(|error| failure(error, false, &command.secrets()))
-    }
-
-    /// Without its arguments.
-    fn command(&self, cwd: &Path) -> Command {
-        Command::new(&self.program, self.cwd.as_deref().unwrap_or(cwd))
-            .pass_env(&self.pass_env)
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
+        self.program.check(cwd)
     }
 
     /// Starts the program for one prompt. `note` is for the ledger, where one is kept.
@@ -169,29 +125,23 @@ impl Exec {
         place: Place,
         note: &str,
     ) -> Result<ExecChild, ProviderFailure> {
-        if let (None, Ok(host)) = (self.host.get(), Host::current()) {
-            // Whoever was faster has the same.
-            let _ = self.host.set(host);
-        }
-        let in_arguments = prompt::in_arguments(&self.args);
-        let args = if in_arguments { prompt::substituted(&self.args, &prompt)? } else { self.args.clone() };
-        let mut command = self
-            .command(cwd)
-            .args(args)
-            .stderr_tail(STDERR_TAIL)
-            .note(note)
-            .env("SUBAGENTS_DEPTH", place.depth.to_string());
-        if let Some(max_depth) = place.max_depth {
-            command = command.env("SUBAGENTS_MAX_DEPTH", max_depth.to_string());
-        }
+        self.program.hold_host();
+        let args = self.program.args();
+        let in_arguments = prompt::in_arguments(args);
+        let args = if in_arguments { prompt::substituted(args, &prompt)? } else { args.to_vec() };
+        let command = self.program.command(cwd).args(args).stderr_tail(STDERR_TAIL).note(note);
+        let mut command = command.envs(place.variables());
         if !in_arguments {
             command = command.stdin_piped();
         }
         let secrets = command.secrets();
-        let process = command.spawn().map_err(|error| failure(error, in_arguments, &secrets))?;
+        let process = command.spawn().map_err(|error| match error {
+            SpawnError::PromptTooLong { bytes } if in_arguments => prompt::too_long(bytes).with_source(error),
+            error => failure(error, &secrets),
+        })?;
         let prompt = if in_arguments { String::new() } else { prompt };
         let answer = Answer::new(self.max_output, self.max_total_output, &secrets);
-        Ok(ExecChild::new(process, self.program.to_string_lossy().into(), prompt, answer))
+        Ok(ExecChild::new(process, self.program.name().to_string_lossy().into(), prompt, answer))
     }
 }
 
@@ -203,29 +153,10 @@ impl SubagentProvider for Exec {
     }
 
     async fn start(&self, cx: StartContext) -> Result<ExecChild, StartError> {
-        let place = Place { depth: cx.depth(), max_depth: cx.max_depth() };
-        let label = cx.label().map(|label| format!("{label}, ")).unwrap_or_default();
-        let note = format!("{label}run {} of {}", cx.run_id(), cx.provider());
-        let child = self.launch(cx.prompt().to_text(), cx.cwd(), place, &note)?;
+        let child = self.launch(cx.prompt().to_text(), cx.cwd(), Place::of(&cx), &Program::note(&cx))?;
         cx.progress(Progress::Process { pid: child.pid(), program: child.program() });
         Ok(child)
     }
-}
-
-fn failure(error: SpawnError, in_arguments: bool, secrets: &Secrets) -> ProviderFailure {
-    let code = match &error {
-        SpawnError::PromptTooLong { bytes } if in_arguments => {
-            return prompt::too_long(*bytes).with_source(error);
-        }
-        SpawnError::PromptTooLong { .. } => FailureCode::PromptTooLong,
-        SpawnError::ProgramNotFound { .. } => FailureCode::ProgramNotFound,
-        SpawnError::NotOnPath { .. } => FailureCode::NotOnPath,
-        SpawnError::NotExecutable { .. } => FailureCode::NotExecutable,
-        SpawnError::InterpreterNotFound { .. } => FailureCode::InterpreterNotFound,
-        SpawnError::CwdNotUsable { .. } => FailureCode::CwdNotUsable,
-        SpawnError::SpawnFailed { .. } | _ => FailureCode::SpawnFailed,
-    };
-    ProviderFailure::new(code, secrets.mask(&error.to_string())).with_source(error)
 }
 
 #[cfg(test)]

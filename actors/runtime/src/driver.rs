@@ -319,9 +319,10 @@ async fn cut_short(
             tracing::warn!(run = %core.id(), message = %message_of(panic), "a start panicked after it was cut short");
         }
         Raced::Done(Ok(Err(overruled))) => {
-            let said = match &overruled {
-                StartError::ProviderFailed(failure) => Some(failure.to_string().into()),
-                _ => None,
+            let said = if let StartError::ProviderFailed(failure) = &overruled {
+                Some(failure.to_string().into())
+            } else {
+                None
             };
             drop(Contained::new(overruled));
             return said;

@@ -1,5 +1,7 @@
 //! An agent that does what a script says: this test program, started again as a child.
 
+#![expect(clippy::needless_pass_by_value, reason = "a script reads best with its values in it")]
+
 use serde_json::{Value, json};
 use std::{
     ffi::OsString,
@@ -156,6 +158,16 @@ impl Script {
         self.step(json!({"forever": steps.0}))
     }
 
+    /// A shell script that is the agent.
+    pub(crate) fn program(&self) -> String {
+        let program = std::env::current_exe().expect("this program");
+        let script = Value::from(self.0.clone()).to_string().replace('\'', r"'\''");
+        format!(
+            "#!/bin/sh\n{SCRIPT}='{script}'\nexport {SCRIPT}\nexec '{}' --exact acp::agent::plays_its_script --nocapture 3>&1 >/dev/null\n",
+            program.display()
+        )
+    }
+
     /// The provider of it.
     pub(crate) fn acp(&self) -> Acp {
         // A test program says what it runs on its stdout: the protocol has one of its own.
@@ -183,7 +195,7 @@ fn plays_its_script() {
     let stdout = File::options().write(true).open("/dev/fd/3").expect("the protocol's stdout");
     let mut player = Player { stdout, id: Value::Null, prompt: String::new(), outcome: String::new() };
     player.play(&steps);
-    while player.read().is_some() {}
+    while Player::read().is_some() {}
     std::process::exit(0);
 }
 
@@ -231,12 +243,12 @@ impl Player {
                 #[expect(clippy::disallowed_methods, reason = "it is this test program")]
                 let error =
                     std::process::Command::new("sh").arg("-c").arg(script.as_str().expect("a script")).exec();
-                panic!("there is no shell: {error}");
+                unreachable!("there is no shell: {error}");
             }
             ("forever", steps) => loop {
                 self.play(steps.as_array().expect("steps"));
             },
-            other => panic!("no such step: {other:?}"),
+            other => unreachable!("no such step: {other:?}"),
         }
     }
 
@@ -259,7 +271,7 @@ impl Player {
     }
 
     /// The next message; none at the end of stdin.
-    fn read(&mut self) -> Option<Value> {
+    fn read() -> Option<Value> {
         let mut line = String::new();
         let length = std::io::stdin().lock().read_line(&mut line).expect("stdin");
         (length > 0).then(|| serde_json::from_str(&line).expect("a message"))
@@ -267,7 +279,7 @@ impl Player {
 
     fn expect(&mut self, method: &str) {
         loop {
-            let Some(message) = self.read() else { std::process::exit(0) };
+            let Some(message) = Self::read() else { std::process::exit(0) };
             if message["method"] != method {
                 continue;
             }
@@ -284,7 +296,7 @@ impl Player {
 
     fn wait_for(&mut self, id: &Value) {
         loop {
-            let Some(message) = self.read() else { std::process::exit(0) };
+            let Some(message) = Self::read() else { std::process::exit(0) };
             if message.get("id") == Some(id) && message.get("method").is_none() {
                 let outcome = message.get("result").or(message.get("error"));
                 self.outcome = outcome.expect("an answer").to_string();

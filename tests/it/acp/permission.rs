@@ -158,6 +158,10 @@ async fn f01_an_agent_below_an_agent_is_answered_at_once_and_the_callback_learns
     }
 }
 
+fn at_once(_: PermissionRequest) -> std::future::Ready<Decision> {
+    unreachable!("before there is a future")
+}
+
 #[tokio::test]
 async fn a_callback_may_refuse_with_a_reason_or_panic_and_the_agent_goes_on() {
     let result =
@@ -168,9 +172,6 @@ async fn a_callback_may_refuse_with_a_reason_or_panic_and_the_agent_goes_on() {
     let panics = Permission::ask(|_| async { panic!("a fault of the host's") });
     let result = outcome(Some(panics), &ALL).await;
     assert_eq!(result.details.denied_calls[0].reason, "the callback for permissions panicked");
-    fn at_once(_: PermissionRequest) -> std::future::Ready<Decision> {
-        panic!("before there is a future")
-    }
     let result = outcome(Some(Permission::ask(at_once)), &ALL).await;
     assert!(result.details.denied_calls[0].reason.contains("panicked"));
 }

@@ -199,7 +199,7 @@ async fn a_stdout_that_is_closed_is_told_from_an_exit() {
 }
 
 /// An agent that wants a sign-in before it makes a session.
-fn wants_sign_in(methods: Value) -> Script {
+fn wants_sign_in(methods: &Value) -> Script {
     let error = json!({"code": -32000, "message": "Authentication required"});
     Script::bare()
         .expect("initialize")
@@ -214,7 +214,7 @@ async fn a07_a_sign_in_that_the_environment_satisfies_is_done_once() {
         {"id": "browser", "name": "Log in"},
         {"id": "key", "name": "API key", "type": "env_var", "vars": [{"name": "SCRIPTED_KEY"}]},
     ]);
-    let signed_in = wants_sign_in(methods.clone())
+    let signed_in = wants_sign_in(&methods)
         .expect("authenticate")
         .reply(json!({}))
         .expect("session/new")
@@ -242,7 +242,7 @@ async fn a07_a_sign_in_that_the_environment_satisfies_is_done_once() {
     host.end().await;
 
     // Once is enough.
-    let never = wants_sign_in(methods)
+    let never = wants_sign_in(&methods)
         .expect("authenticate")
         .reply(json!({}))
         .expect("session/new")

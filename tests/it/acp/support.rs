@@ -52,7 +52,7 @@ impl Host {
     pub(crate) async fn refusal(&self, request: StartRequest) -> StartError {
         match within("a refusal", self.service.delegate("agent", request)).await {
             Err(DelegateError::Start(error)) => error,
-            other => panic!("it did not fail to start: {other:?}"),
+            other => unreachable!("it did not fail to start: {other:?}"),
         }
     }
 

@@ -162,9 +162,9 @@ fn the_provider_is_the_named_the_default_or_the_only_one() {
         assert_eq!(ended.err, format!("error: {}: {told}\n\n{hint}\n", file.display()));
     }
     let none = configured("");
-    let ended = subagents(["run", "x"]).directory(none.path()).end();
+    let ended = subagents(["run", "x"]).directory(none.path()).env("PATH", "/usr/bin:/bin").end();
     assert_eq!(ended.code, Some(2));
-    assert!(ended.err.contains("no provider is configured: name the program"), "{}", ended.err);
+    assert!(ended.err.contains("no provider is configured, and no known agent is on PATH"), "{}", ended.err);
 }
 
 #[test]

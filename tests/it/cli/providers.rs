@@ -1,12 +1,22 @@
 //! `subagents providers`: what is configured, and whether it can work.
 
-use super::support::{configured, subagents};
-use serde_json::json;
+use super::support::{Ended, configured};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
 
 const TWO: &str = "[defaults]\ntimeout = \"5m\"\n\
     [providers.wc]\nkind = \"exec\"\ncommand = [\"wc\", \"-w\", \"an argument\"]\ndescription = \"counts \\u001b[31mwords\"\n\
     max_concurrent = 8\nidle_timeout = \"1s\"\nenv = { NO_COLOR = \"1\" }\npass_env = [\"A_KEY_NOBODY_HAS\"]\n\
     [providers.touch]\nkind = \"exec\"\ncommand = [\"touch\", \"{}/started\"]\ncwd = \"/\"\n";
+
+/// Where no agent is known to be: whoever runs the tests may have some.
+fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> super::support::Run {
+    super::support::subagents(args).env("PATH", "/usr/bin:/bin")
+}
+
+fn providers(ended: &Ended) -> Vec<Value> {
+    ended.json().into_iter().filter(|line| line["type"] == "provider").collect()
+}
 
 #[test]
 fn each_provider_is_told_and_none_is_started() {
@@ -39,7 +49,7 @@ fn a_line_of_json_for_each() {
     let ended =
         subagents(["providers", "--json", "--config", "subagents.toml"]).directory(folder.path()).end();
     assert_eq!((ended.code, &*ended.err), (Some(0), ""));
-    let lines = ended.json();
+    let lines = providers(&ended);
     assert_eq!(lines.len(), 2);
     let mut wc = lines[0].clone();
     assert!(wc["program"].take().as_str().is_some_and(|program| program.ends_with("/wc")), "{wc}");
@@ -47,8 +57,9 @@ fn a_line_of_json_for_each() {
         wc,
         json!({
             "type": "provider", "name": "wc", "kind": "exec", "default": false,
-            "description": "counts \u{1b}[31mwords", "works": true, "program": null, "code": null, "message": null,
-            "capabilities": [], "prompts": ["text"], "max_concurrent": 8, "max_output": null, "max_total_output": null,
+            "description": "counts \u{1b}[31mwords", "source": "config", "works": true, "program": null, "code": null,
+            "message": null, "agent": null, "install": null, "sign_in": null, "capabilities": [], "prompts": ["text"],
+            "permission": null, "mode": null, "model": null, "max_concurrent": 8, "max_output": null, "max_total_output": null,
             "allow_empty": false,
             "timeout_ms": 300_000, "idle_timeout_ms": 1_000, "start_timeout_ms": null, "cwd": null,
             "env": ["NO_COLOR"], "pass_env": ["A_KEY_NOBODY_HAS"], "config": "subagents.toml",
@@ -77,7 +88,9 @@ fn nothing_configured_is_told_with_a_beginning_that_works() {
         "{}",
         ended.out
     );
-    let example: Vec<_> = ended.out.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    let (beginning, known) = ended.out.split_once("Known, and not on PATH:").expect("agents to get");
+    assert!(known.contains("npm install -g @google/gemini-cli"), "{known}");
+    let example: Vec<_> = beginning.lines().filter_map(|line| line.strip_prefix("  ")).collect();
     let (command, toml) = example.split_last().expect("an example");
     std::fs::write(folder.path().join("subagents.toml"), toml.join("\n")).expect("it can be written");
     assert_eq!(*command, "subagents run -p wc 'three short words'");
@@ -85,7 +98,11 @@ fn nothing_configured_is_told_with_a_beginning_that_works() {
     assert_eq!((ended.code, ended.out.trim()), (Some(0), "3"));
 
     let ended = subagents(["providers", "--json"]).directory("/").end();
-    assert_eq!((ended.code, &*ended.out), (Some(0), ""));
+    assert_eq!(ended.code, Some(0));
+    assert!(
+        ended.json().iter().all(|line| line["type"] == "known_agent" && line["install"].is_string()),
+        "{ended:?}"
+    );
     assert!(ended.err.starts_with("No provider is configured"), "{}", ended.err);
 }
 
@@ -96,6 +113,7 @@ fn the_users_folder_counts_where_no_directory_has_one() {
     std::fs::create_dir(&users).expect("a folder");
     std::fs::write(users.join("subagents.toml"), TWO).expect("it can be written");
     let ended = subagents(["providers", "--json"]).directory("/").env("XDG_CONFIG_HOME", folder.path()).end();
-    assert_eq!(ended.json().len(), 2, "{ended:?}");
-    assert_eq!(ended.json()[0]["config"].as_str(), users.join("subagents.toml").to_str());
+    let lines = providers(&ended);
+    assert_eq!(lines.len(), 2, "{ended:?}");
+    assert_eq!(lines[0]["config"].as_str(), users.join("subagents.toml").to_str());
 }

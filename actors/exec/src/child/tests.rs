@@ -9,7 +9,7 @@ use subagents_seam::{AgentId, CancelCause, CancellationToken, Name, Parent, RunI
 
 use super::*;
 use crate::Exec;
-use crate::provider::Place;
+use subagents_external::Place;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
