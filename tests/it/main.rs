@@ -5,5 +5,6 @@ mod cli;
 mod contract;
 mod exec;
 mod house;
+mod peers;
 mod processes;
 mod structured;

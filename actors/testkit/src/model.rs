@@ -50,6 +50,7 @@
 //! | `[[stall:S]]`, `[[midstall:S]]` | nothing comes for S seconds: before the status, after the first piece |
 //! | `[[slow:MS]]` | so many milliseconds after each piece |
 //! | `[[drop]]`, `[[dropx:2]]` | the connection breaks after the first piece: always, the first 2 times |
+//! | `[[cut]]` | a stream ends after the first piece, without the model's last words and as if it were whole |
 //! | `[[usage:120:7]]` | reports these tokens, that came and that go |
 //! | `[[think:TEXT]]` | thinks before it says |
 //!

@@ -65,7 +65,11 @@ impl Model {
         let play = |pieces: Vec<Piece>, pace: Duration| Play {
             pieces: sayable(pieces).into_iter(),
             in_flight,
-            breaks: reply.drops.is_some_and(|times| self.record.befalls(times, "drop", request)),
+            early: if reply.drops.is_some_and(|times| self.record.befalls(times, "drop", request)) {
+                Some(Early::Broken)
+            } else {
+                (reply.cut && request.is_streaming()).then_some(Early::Cut)
+            },
             stall: reply.stall_midway,
             pace,
             pause: Duration::ZERO,
@@ -143,11 +147,20 @@ fn halves(body: &str) -> Vec<Piece> {
     [(first, true), (second, false)].map(|(half, is_said)| Piece { bytes: half.to_owned(), is_said }).into()
 }
 
+/// How an answer ends after its first piece.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Early {
+    /// The connection breaks.
+    Broken,
+    /// As if that were all.
+    Cut,
+}
+
 /// A body on its way out.
 struct Play {
     pieces: vec::IntoIter<Piece>,
     in_flight: InFlight,
-    breaks: bool,
+    early: Option<Early>,
     stall: Duration,
     pace: Duration,
     /// Before the next piece.
@@ -166,10 +179,10 @@ impl Play {
             sleep(self.pause).await;
             self.pause = Duration::ZERO;
         }
-        let piece = if self.breaks && self.said { None } else { self.pieces.next() };
+        let piece = if self.early.is_some() && self.said { None } else { self.pieces.next() };
         let Some(piece) = piece else {
             self.in_flight.answered();
-            if !self.breaks {
+            if self.early != Some(Early::Broken) {
                 return None;
             }
             // What was said leaves this process while the connection finds nothing more to send.
@@ -180,7 +193,7 @@ impl Play {
             self.pause = self.pace + if self.said { Duration::ZERO } else { self.stall };
             self.said = true;
         }
-        if self.pieces.len() == 0 && self.pause.is_zero() && !self.breaks {
+        if self.pieces.len() == 0 && self.pause.is_zero() && self.early.is_none() {
             self.in_flight.answered();
         }
         Some((Ok(piece.bytes.into()), Some(self)))

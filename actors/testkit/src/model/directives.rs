@@ -103,6 +103,7 @@ fn modify(mut reply: Reply, modifier: &Modifier) -> Reply {
         Modifier::Slow(time) => reply.pace(*time),
         Modifier::Drop => reply.drop_midway(),
         Modifier::DropFirst(times) => reply.drop_first(*times),
+        Modifier::Cut => reply.cut_midway(),
         Modifier::Usage(usage) => {
             reply.usage = Some(*usage);
             reply

@@ -29,6 +29,7 @@ pub struct Reply {
     pub(crate) stall_midway: Duration,
     pub(crate) pace: Duration,
     pub(crate) drops: Option<Times>,
+    pub(crate) cut: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +144,13 @@ impl Reply {
     /// The connection breaks after the first piece of the answer; of one that is not streamed, in the middle.
     pub fn drop_midway(mut self) -> Self {
         self.drops = Some(Times::Always);
+        self
+    }
+
+    /// A stream ends after its first piece as if it were whole: nothing breaks, and the model's last words are missing, as
+    /// behind a proxy that gave up. An answer that is not streamed is whole.
+    pub fn cut_midway(mut self) -> Self {
+        self.cut = true;
         self
     }
 

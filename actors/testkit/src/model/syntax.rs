@@ -21,6 +21,7 @@ const NAMES: &[&str] = &[
     "slow",
     "drop",
     "dropx",
+    "cut",
     "usage",
     "think",
 ];
@@ -67,6 +68,7 @@ pub(crate) enum Modifier {
     Slow(Duration),
     Drop,
     DropFirst(u64),
+    Cut,
     Usage(Usage),
     Think(String),
 }
@@ -210,6 +212,7 @@ fn modifier(name: &str, raw: &str) -> Result<Modifier, String> {
             count(time).map(Duration::from_millis).filter(|time| *time <= LONGEST).map(Modifier::Slow)
         }
         ("drop", [Some(""), None, None, None]) => Some(Modifier::Drop),
+        ("cut", [Some(""), None, None, None]) => Some(Modifier::Cut),
         ("dropx", [Some(times), None, None, None]) => count(times).map(Modifier::DropFirst),
         ("usage", [Some(input), Some(output), None, None]) => {
             count(input).zip(count(output)).map(|(input, output)| Modifier::Usage(Usage { input, output }))
@@ -233,6 +236,7 @@ fn right(name: &str) -> &'static str {
         "slow" => "write milliseconds, at most a day of them, as in [[slow:50]]",
         "drop" => "it takes nothing but a step, as in [[drop]] or [[drop:@1]]",
         "dropx" => "write how often, as in [[dropx:2]]",
+        "cut" => "it takes nothing but a step, as in [[cut]] or [[cut:@1]]",
         _ => "write the tokens that came and those that go, as in [[usage:120:7]]",
     }
 }

@@ -53,6 +53,7 @@ fn modifiers_hold_for_all_steps_or_one() {
         ("[[drop]]", None, Modifier::Drop),
         ("[[drop:@1]]", Some(1), Modifier::Drop),
         ("[[dropx:2]]", None, Modifier::DropFirst(2)),
+        ("[[cut]]", None, Modifier::Cut),
         ("[[usage:10:20]]", None, Modifier::Usage(Usage { input: 10, output: 20 })),
         ("[[think:hm: so]]", None, Modifier::Think("hm: so".into())),
         ("[[think:me@home]]", None, Modifier::Think("me@home".into())),
@@ -94,6 +95,7 @@ fn a_wrong_directive_says_what_would_be_right() {
         ("[[stall:100000]]", "a day"),
         ("[[slow:1.5]]", "milliseconds"),
         ("[[drop:1]]", "[[drop:@1]]"),
+        ("[[cut:1]]", "[[cut:@1]]"),
         ("[[dropx:x]]", "how often"),
         ("[[usage:1]]", "tokens"),
     ] {

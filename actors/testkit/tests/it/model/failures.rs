@@ -104,6 +104,28 @@ async fn a_stall_comes_before_the_status_and_a_midstall_after_the_first_piece() 
 }
 
 #[tokio::test]
+async fn a_cut_stream_looks_whole_and_lacks_its_last_words() {
+    let model = FakeModel::start().await.expect("a model");
+    for protocol in ALL {
+        let whole = ask(&model, (protocol, true), &[user("[[reply:the first piece and more]]")]).await;
+        let cut = ask(&model, (protocol, true), &[user("[[cut]] [[reply:the first piece and more]]")]).await;
+        assert_eq!((cut.status, cut.complete), (200, true), "{protocol}: {cut:?}");
+        assert!(cut.body.contains("the first pi"), "{protocol}: {}", cut.body);
+        assert!(!cut.body.contains("ece and more"), "{protocol}: {}", cut.body);
+        let last = |body: &str| body.trim_end().rsplit("\n\n").next().unwrap_or_default().to_owned();
+        assert!(!cut.body.contains(&last(&whole.body)), "{protocol}: {}", cut.body);
+        let unstreamed = [user("[[cut]] [[reply:the first piece and more]]")];
+        assert_eq!(
+            hear(&model, (protocol, false), &unstreamed).await.text,
+            "the first piece and more",
+            "{protocol}"
+        );
+    }
+    let traffic = model.traffic();
+    assert_eq!((traffic.in_flight, traffic.abandoned), (0, 0), "nobody has left");
+}
+
+#[tokio::test]
 async fn a_short_stall_passes_and_a_slow_text_takes_its_time() {
     let model = FakeModel::start().await.expect("a model");
     // Three pieces and two pauses; a stall before, and one after the first.

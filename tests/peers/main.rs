@@ -1,0 +1,160 @@
+//! Real agents, each at its pin, under the real runtime, with a model server on the loopback that says what the scenario
+//! needs: no key, no network, no bill.
+//!
+//! ```sh
+//! tests/peers/install.sh
+//! cargo test --test peers -- --only gemini --scenario answer
+//! ```
+//!
+//! Each scenario holds the outcome to what `expectations.rs` and the agents' own `agent.json` say, and looks after it in
+//! `/proc` for anything that is still alive. What is not installed is passed over.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program, and this is its output")]
+
+mod arguments;
+mod expectations;
+mod play;
+#[allow(dead_code, reason = "what the other tests need as well")]
+#[path = "../it/processes.rs"]
+mod processes;
+mod prompts;
+mod stage;
+
+use arguments::{Arguments, USAGE, Wish};
+use expectations::{Agent, SCENARIOS, Scenario, markdown, table};
+use play::{Play, Played};
+use stage::{Installed, installed_in};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use subagents_testkit::model::FakeModel;
+
+fn main() -> ExitCode {
+    match arguments::read(std::env::args().skip(1)) {
+        Ok(Wish::Play(arguments)) => play_all(&arguments),
+        Ok(Wish::Markdown) => {
+            print!("{}", markdown(&Agent::all()));
+            ExitCode::SUCCESS
+        }
+        Ok(Wish::Help) => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Ok(Wish::Nothing) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One agent with what came of it.
+struct Row {
+    agent: Agent,
+    cells: Vec<(&'static Scenario, Played)>,
+}
+
+fn play_all(arguments: &Arguments) -> ExitCode {
+    let (mut here, mut missing) = (Vec::new(), Vec::new());
+    for agent in Agent::all() {
+        if !arguments.only.is_empty() && !arguments.only.contains(&agent.name) {
+            continue;
+        }
+        let required = arguments.require.contains(&agent.name);
+        match Installed::look(&agent) {
+            Installed::Here(folder) => here.push((agent, folder)),
+            Installed::AtAnotherPin => {
+                missing.push((format!("{} (installed at another pin)", agent.name), required))
+            }
+            Installed::No => missing.push((agent.name, required)),
+        }
+    }
+    let names = missing.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+    let folder = installed_in();
+    if missing.iter().any(|(_, required)| *required) {
+        eprintln!("not installed in {}: {names}; tests/peers/install.sh installs them", folder.display());
+        return ExitCode::FAILURE;
+    }
+    if here.is_empty() {
+        println!("peers: none is installed in {}; tests/peers/install.sh installs them", folder.display());
+        return ExitCode::SUCCESS;
+    }
+    if !missing.is_empty() {
+        println!("peers: not installed, and passed over: {names}");
+    }
+    let scenarios: Vec<_> = SCENARIOS
+        .iter()
+        .filter(|scenario| {
+            arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
+        })
+        .collect();
+    let record =
+        arguments.record.as_deref().map(|folder| std::path::absolute(folder).unwrap_or(folder.into()));
+    if let Some(Err(error)) = record.as_deref().map(std::fs::create_dir_all) {
+        eprintln!("recordings cannot be kept there: {error}");
+        return ExitCode::FAILURE;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let rows = runtime.block_on(async {
+        let model = FakeModel::start().await?;
+        let mut rows = Vec::new();
+        for (agent, installed) in here {
+            println!("{}: {} {}, in {}", agent.name, agent.package, agent.version, installed.display());
+            let mut cells = Vec::new();
+            for scenario in &scenarios {
+                let file = record.as_ref().map(|folder| file(folder, &agent, scenario));
+                let play =
+                    Play { agent: &agent, scenario, installed: &installed, model: &model, record: file };
+                let played = play.play().await;
+                tell(&agent, scenario, &played);
+                cells.push((*scenario, played));
+            }
+            rows.push(Row { agent, cells });
+        }
+        model.stop().await;
+        Ok::<_, std::io::Error>(rows)
+    });
+    match rows {
+        Ok(rows) => show(&rows, &scenarios),
+        Err(error) => {
+            eprintln!("no model server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn file(folder: &std::path::Path, agent: &Agent, scenario: &Scenario) -> PathBuf {
+    folder.join(format!("{}-{}.jsonl", agent.name, scenario.name))
+}
+
+/// As it goes.
+fn tell(agent: &Agent, scenario: &Scenario, played: &Played) {
+    let start =
+        played.start.map_or_else(String::new, |start| format!(", made in {:.1} s", start.as_secs_f32()));
+    let cell = if played.faults.is_empty() { agent.cell(scenario) } else { "NOT AS EXPECTED".to_owned() };
+    println!("{:<10} {:<15} {cell} ({:.1} s{start})", agent.name, scenario.name, played.all.as_secs_f32());
+    for fault in &played.faults {
+        println!("           - {fault}");
+    }
+}
+
+/// The table of this run, and whether all is as expected.
+fn show(rows: &[Row], scenarios: &[&'static Scenario]) -> ExitCode {
+    let as_expected = |agent: &Agent, scenario: &Scenario| {
+        let row = rows.iter().find(|row| row.agent.name == agent.name)?;
+        let (_, played) = row.cells.iter().find(|(played, _)| played.name == scenario.name)?;
+        played.faults.is_empty().then(|| agent.cell(scenario))
+    };
+    let agents: Vec<_> = rows.iter().map(|row| &row.agent).collect();
+    println!("\n{}", table(&agents, scenarios, as_expected));
+    let cells = rows.iter().flat_map(|row| &row.cells);
+    let (passed, failed): (Vec<_>, Vec<_>) = cells.partition(|(_, played)| played.faults.is_empty());
+    println!("{} passed, {} failed", passed.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
