@@ -189,7 +189,10 @@ impl Config {
             }
             table.close(&mut faults);
             if let Some((at, name)) = default {
-                if config.provider(&name).is_none() && KnownAgent::named(&name).is_none() {
+                if let (None, Some(agent)) = (config.provider(&name), KnownAgent::named(&name)) {
+                    config.providers.push(ProviderConfig::of_known(agent));
+                }
+                if config.provider(&name).is_none() {
                     let why = format!("`default_provider`: {}", config.unknown(&name));
                     faults.push(ConfigFaultKind::InvalidValue, &at, why);
                 }

@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
     value_parser,
 };
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use subagents::config::{Policy, parse_duration};
 
 /// Delegate work to child agents: any program, one contract.
@@ -105,7 +105,7 @@ pub(crate) struct RunArgs {
     ///
     /// `reject` refuses each tool that the agent asks for, `allow` allows each. What is refused is told on stderr, and is
     /// in `details` with --json. Only agents that speak the Agent Client Protocol ask.
-    #[arg(long, value_name = "reject|allow", value_parser = policy)]
+    #[arg(long, value_name = "reject|allow", value_parser = Policy::from_str)]
     pub(crate) permission: Option<Policy>,
 
     /// The model of each child, as the child calls it [default: as configured, or the child's own]
@@ -161,13 +161,6 @@ pub(crate) struct ProvidersArgs {
     /// Read this configuration, and look for no other
     #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
     pub(crate) config: Option<PathBuf>,
-}
-
-fn policy(text: &str) -> Result<Policy, String> {
-    [Policy::Reject, Policy::Allow]
-        .into_iter()
-        .find(|policy| policy.as_str() == text)
-        .ok_or_else(|| "give reject or allow".to_owned())
 }
 
 /// Whether the command or a provider does the work is asked for with a message of its own, so that it cannot be left to

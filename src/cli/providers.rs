@@ -14,7 +14,6 @@ use subagents::{
     acp::AgentInfo,
     config::{Config, FILE_NAME, Policy, ProviderConfig},
 };
-use tokio::time::timeout;
 
 /// Stdout was closed: what a shell says of a program that SIGPIPE ended.
 const EXIT_CLOSED: u8 = 141;
@@ -109,12 +108,7 @@ fn ask(all: &mut [Known<'_>], here: &Path) -> Result<(), String> {
     runtime.block_on(async {
         let asking = asked.into_iter().map(|known| async {
             let Some(acp) = known.provider.acp() else { return };
-            let late = || {
-                let text =
-                    format!("it did not say who it is within {PATIENCE:?}; see whether it hangs, by itself");
-                ProviderFailure::new(FailureCode::ProtocolError, text)
-            };
-            match timeout(PATIENCE, acp.probe(here)).await.unwrap_or_else(|_| Err(late())) {
+            match acp.probe(here, PATIENCE).await {
                 Ok(agent) => known.agent = Some(agent),
                 Err(failure) => known.failure = Some(failure),
             }

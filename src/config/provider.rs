@@ -10,6 +10,7 @@ use std::{
     fmt,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    time::Duration,
 };
 use subagents_acp::{Acp, KnownAgent};
 use subagents_exec::Exec;
@@ -31,6 +32,9 @@ pub enum ProviderKind {
     /// Any agent that speaks the Agent Client Protocol.
     Acp,
 }
+
+/// How long a known agent may be silent where nothing is configured.
+const IDLE: Duration = Duration::from_mins(30);
 
 /// Kinds that are written about and are not here.
 const LATER: [&str; 4] = ["claude-code", "codex", "fork", "spawn"];
@@ -167,7 +171,8 @@ impl ProviderConfig {
             max_output: None,
             max_total_output: None,
             limit: None,
-            deadlines: Deadlines::new(),
+            // Some never come back from a model that fails.
+            deadlines: Deadlines::new().idle(IDLE),
             acp: AcpConfig::default(),
             known: true,
         }
@@ -309,7 +314,10 @@ impl ProviderConfig {
 
     fn to_acp(&self) -> Acp {
         let (program, args) = self.program();
-        let mut acp = Acp::new(program).args(args).pass_env(self.pass_env()).allow_empty(self.allow_empty);
+        let mut acp = Acp::new(program).args(args).pass_env(&self.pass_env).allow_empty(self.allow_empty);
+        if let Some(agent) = self.agent() {
+            acp = acp.known(agent);
+        }
         for (name, value) in &self.env {
             acp = acp.env(name, value);
         }

@@ -58,7 +58,10 @@ fn acp(scenario: Scenario, mark: &Mark) -> Option<Acp> {
             .fail(json!({"code": 1, "message": noise, "data": {"more": noise}}))
             .acp(),
         Scenario::Blank => Script::prompted().stop("end_turn").acp(),
-        Scenario::Floods => Script::prompted().chunk_times(&"y\n".repeat(500), 5000).stop("end_turn").acp(),
+        Scenario::Floods => {
+            let both = Script::bare().chunk(&"y\n".repeat(500)).chunk(&"n\n".repeat(500));
+            Script::prompted().repeat(2500, both).stop("end_turn").acp()
+        }
         // With a grandchild outside of its group.
         Scenario::Hangs => Script::prompted()
             .run("setsid sleep 1000 >/dev/null 2>&1 3>&- &")

@@ -1,5 +1,6 @@
 //! The text of an agent's answer, gathered from its chunks. Pure.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use subagents_process::{Masker, Secrets};
@@ -7,6 +8,11 @@ use subagents_seam::{Progress, Truncation};
 
 /// Between two messages of one answer.
 const BETWEEN: &str = "\n\n";
+
+/// The same chunk so many times in a row is no answer any more, where it is
+const MOST_REPEATS: u32 = 200;
+/// so long: a word may well be said again and again.
+const LONG_ENOUGH: std::ops::RangeInclusive<usize> = 8..=4096;
 
 /// Where the signs of life go.
 pub(crate) type Show<'a> = dyn FnMut(Progress<'_>) + 'a;
@@ -24,6 +30,10 @@ pub(crate) struct Answer {
     message_id: Option<String>,
     /// Something came since the last chunk that ends a message.
     broken: bool,
+    /// Where the last chunk stands in `text`, and how long it is.
+    chunk: (usize, usize),
+    /// How often the same chunk came again, in a row.
+    repeats: u32,
 }
 
 // It may be long, and is nobody's business in a log.
@@ -50,14 +60,18 @@ impl Answer {
             messages: 0,
             message_id: None,
             broken: false,
+            chunk: (0, 0),
+            repeats: 0,
         }
     }
 
-    /// Takes a chunk. Another message begins where its id is another one, or, where ids are not told, after a tool.
+    /// Takes a chunk. Another message begins where its id is another one, or, where ids are not told, after an
+    /// [interruption](Self::interrupt).
     pub(crate) fn chunk(&mut self, text: &str, message_id: Option<&str>, show: &mut Show<'_>) {
         if text.is_empty() {
             return show(Progress::Alive);
         }
+        self.compare(text);
         let another = match (message_id, self.message_id.as_deref()) {
             (Some(new), Some(old)) => new != old,
             // The agent tells ids, and what it said before was without one.
@@ -75,12 +89,29 @@ impl Answer {
         if self.full {
             return show(Progress::Alive);
         }
-        let masked = self.masker.push(text.as_bytes());
-        let masked = String::from_utf8_lossy(&masked).into_owned();
-        self.keep(&masked, show);
+        match self.masker.push(text.as_bytes()) {
+            // It is as it came.
+            Cow::Borrowed(_) => self.keep(text, show),
+            Cow::Owned(masked) => self.keep(&String::from_utf8_lossy(&masked), show),
+        }
     }
 
-    /// A tool ends a message, where ids do not tell.
+    /// Compares a chunk with the one before, which stands where it was kept.
+    fn compare(&mut self, text: &str) {
+        let (start, length) = self.chunk;
+        let same = LONG_ENOUGH.contains(&text.len()) && self.text.get(start..start + length) == Some(text);
+        // A line that is drawn is no repetition.
+        let drawn = || text.chars().all(|c| text.starts_with(c));
+        self.repeats = if same && !drawn() { self.repeats.saturating_add(1) } else { 0 };
+    }
+
+    /// How often the same came in a row, where that is more than anybody says it on purpose. opencode sends its model's broken
+    /// answer again with every new attempt, without end.
+    pub(crate) fn repeats(&self) -> Option<u32> {
+        Some(self.repeats).filter(|times| *times >= MOST_REPEATS)
+    }
+
+    /// A tool, a question or a thought ends a message, where ids do not tell.
     pub(crate) fn interrupt(&mut self) {
         self.broken = true;
     }
@@ -90,7 +121,9 @@ impl Answer {
         self.messages = self.messages.saturating_add(1);
         show(Progress::Message);
         if !self.text.is_empty() && !self.text.ends_with('\n') {
+            let chunk = self.chunk;
             self.keep(BETWEEN, show);
+            self.chunk = chunk;
         }
         self.last = self.text.len();
     }
@@ -116,6 +149,7 @@ impl Answer {
             self.full = true;
             &text[..text.floor_char_boundary(room)]
         };
+        self.chunk = (self.text.len(), fits.len());
         self.text.push_str(fits);
         show(Progress::Text(fits));
     }
@@ -192,6 +226,23 @@ mod tests {
         let (answer, shown, _) = gathered(100, &[("a s3cr", None), ("et-s3c", None), ("ret b s3cr", None)]);
         assert_eq!(answer.text(), "a [MY_TOKEN] b s3cr");
         assert_eq!(shown, answer.text());
+    }
+
+    #[test]
+    fn the_same_again_and_again_is_seen_and_a_drawn_line_or_a_word_is_not() {
+        let repeats = |text: &'static str, id: fn(usize) -> Option<&'static str>| {
+            let chunks: Vec<_> = (0..=200).map(|n| (text, id(n))).collect();
+            gathered(100_000, &chunks).0.repeats()
+        };
+        assert_eq!(repeats("this text ne", |_| None), Some(200));
+        // Each time as a message of its own.
+        assert_eq!(repeats("this text ne", |n| Some(if n % 2 == 0 { "a" } else { "b" })), Some(200));
+        for harmless in ["no ", "----------", "|", ""] {
+            assert_eq!(repeats(harmless, |_| None), None, "{harmless}");
+        }
+        let chunks = ["one and two ", "three, four "].repeat(500);
+        let chunks: Vec<_> = chunks.iter().map(|text| (*text, None)).collect();
+        assert_eq!(gathered(100_000, &chunks).0.repeats(), None);
     }
 
     #[test]

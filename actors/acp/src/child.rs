@@ -1,12 +1,12 @@
 //! A running agent: its turns, its settlement, its end.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
-    CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, TextContent,
+    AuthenticateRequest, CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, TextContent,
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -19,17 +19,23 @@ use subagents_seam::{
     Child, Closed, Details, Diagnostic, Instant, Progress, ResultError, RunContext, StopReason,
     SubagentResult, Waiting, bounded, sanitised,
 };
+use tokio::task::coop::consume_budget;
 
 use crate::agent::AgentInfo;
 use crate::answer::Answer;
 use crate::connection::{Broken, Connection};
 use crate::failure::RpcError;
-use crate::permission::{self, Asker, Decision, Permission, PermissionRequest};
-use crate::turn::{self, Turn};
+use crate::permission::{Asker, Decision, Permission, PermissionRequest};
+use crate::question::{Question, cancelled};
+use crate::sign_in;
+use crate::turn::Turn;
+use crate::verdict::{self, Turned};
 use crate::wire::{INVALID_PARAMS, Incoming};
 
-/// As many questions of one agent may be open at once.
+/// As many questions of one agent may be open at once,
 const QUESTIONS: usize = 64;
+/// and as many bytes of them.
+const QUESTION_BYTES: usize = 1024 * 1024;
 /// How long an agent that is to be ended is given to end its turn, and then its session: at most, and of what there is.
 const PARTING: Duration = Duration::from_millis(500);
 const PARTING_SHARE: f64 = 0.2;
@@ -42,6 +48,10 @@ pub(crate) struct Order {
     pub(crate) permission: Permission,
     pub(crate) asker: Asker,
     pub(crate) max_output: usize,
+    /// The way to sign in that the environment satisfies, or is configured.
+    pub(crate) sign_in: Option<String>,
+    /// What is known of how to sign in.
+    pub(crate) sign_in_hint: Option<&'static str>,
 }
 
 /// An agent that was started for one delegation. Dropping it kills its process group, and what has left the group.
@@ -55,20 +65,25 @@ pub struct AcpChild {
     permission: Permission,
     asker: Arc<Asker>,
     max_output: usize,
-    /// Questions that a callback thinks about.
-    open: FuturesUnordered<BoxFuture<'static, Question>>,
-    /// How many permissions were refused.
-    denied: u32,
+    /// Taken by the one sign-in.
+    sign_in: Option<String>,
+    sign_in_hint: Option<&'static str>,
+    /// Questions that a callback thinks about, by a number of ours.
+    open: HashMap<u64, Open>,
+    thinking: FuturesUnordered<BoxFuture<'static, (u64, Decision)>>,
+    questions: u64,
+    /// Whether a permission was refused in this turn.
+    denied: bool,
     /// The prompt that is not answered yet.
     in_flight: Option<u64>,
     cancelled: bool,
 }
 
-/// A question with its answer.
-struct Question {
+/// A question that waits for its answer.
+struct Open {
     id: Box<RawValue>,
-    request: Box<RequestPermissionRequest>,
-    decision: Decision,
+    question: Question,
+    bytes: usize,
 }
 
 // Neither what is asked nor what is said.
@@ -82,16 +97,26 @@ impl fmt::Debug for AcpChild {
     }
 }
 
-/// How a prompt ends.
+/// How a request of ours ends.
 enum End {
     Answered(Result<Value, RpcError>),
     Broken(Broken),
 }
 
+/// What comes first while a request is under way.
+enum Next {
+    Cancelled,
+    Decided(u64, Decision),
+    Said(Result<crate::wire::Line, Broken>),
+}
+
 impl AcpChild {
     pub(crate) fn new(connection: Connection, agent: AgentInfo, turn: Turn, order: Order) -> Self {
-        let Order { prompt, persona, ask, permission, asker, max_output } = order;
-        let prompt = ask.as_ref().map_or_else(|| prompt.clone(), |ask| ask.ask(&prompt));
+        let Order { prompt, persona, ask, permission, asker, max_output, sign_in, sign_in_hint } = order;
+        let prompt = match &ask {
+            Some(ask) => ask.ask(&prompt),
+            None => prompt,
+        };
         let blocks = persona.into_iter().map(|persona| text(&persona)).chain([text(&prompt)]);
         Self {
             connection,
@@ -102,8 +127,12 @@ impl AcpChild {
             permission,
             asker: Arc::new(asker),
             max_output,
-            open: FuturesUnordered::new(),
-            denied: 0,
+            sign_in,
+            sign_in_hint,
+            open: HashMap::new(),
+            thinking: FuturesUnordered::new(),
+            questions: 0,
+            denied: false,
             in_flight: None,
             cancelled: false,
         }
@@ -119,35 +148,57 @@ impl AcpChild {
         &self.agent
     }
 
-    /// Reads until the prompt is answered. All that waits is kept in `self`, so that it may be dropped.
-    async fn converse(&mut self, cx: &RunContext) -> End {
-        enum Next {
-            Cancelled,
-            Decided(Question),
-            Said(Result<crate::wire::Line, Broken>),
-        }
+    /// Sends a prompt and reads until it is answered. All that waits is kept in `self`, so that it may be dropped.
+    async fn prompt(&mut self, blocks: Vec<ContentBlock>, cx: &RunContext) -> End {
+        let request = PromptRequest::new(self.turn.session().to_owned(), blocks);
+        let asked = self.connection.request("session/prompt", request);
+        self.in_flight = Some(asked);
+        cx.progress(Progress::Waiting(Some(Waiting::Model)));
+        let end = self.answer_to(asked, cx).await;
+        self.in_flight = None;
+        self.turn.answer.finish(&mut |progress| cx.progress(progress));
+        end
+    }
+
+    async fn answer_to(&mut self, asked: u64, cx: &RunContext) -> End {
         loop {
-            let next = tokio::select! {
-                biased;
-                () = cx.cancelled(), if !self.cancelled => Next::Cancelled,
-                Some(question) = self.open.next() => Next::Decided(question),
-                line = self.connection.next() => Next::Said(line),
+            // What is here already need not be waited for where nothing else can have happened; others have their turn as if
+            // it had been.
+            consume_budget().await;
+            let quiet = self.thinking.is_empty() && (self.cancelled || !cx.is_cancelled());
+            let here = if quiet { self.connection.ready() } else { None };
+            let next = if let Some(line) = here {
+                Next::Said(line)
+            } else {
+                tokio::select! {
+                    biased;
+                    () = cx.cancelled(), if !self.cancelled => Next::Cancelled,
+                    Some((question, decision)) = self.thinking.next() => Next::Decided(question, decision),
+                    line = self.connection.next() => Next::Said(line),
+                }
             };
             let line = match next {
                 Next::Cancelled => {
                     self.cancel();
                     continue;
                 }
-                Next::Decided(Question { id, request, decision }) => {
-                    self.decided(&id, &request, &decision, cx);
+                Next::Decided(question, decision) => {
+                    if let Some(Open { id, question, .. }) = self.open.remove(&question) {
+                        self.decided(&id, &question, &decision, cx);
+                    }
                     continue;
                 }
                 Next::Said(Ok(line)) => line,
                 Next::Said(Err(broken)) => return End::Broken(broken),
             };
             match line.read() {
-                Incoming::Response { id, outcome } if Some(id) == self.in_flight => {
-                    self.in_flight = None;
+                Incoming::Chunk(chunk) => {
+                    self.turn.chunk(&chunk, &mut |progress| cx.progress(progress));
+                    if let Some(times) = self.turn.answer.repeats() {
+                        return End::Broken(Broken::Repeats { times });
+                    }
+                }
+                Incoming::Response { id, outcome } if id == asked => {
                     let secrets = self.connection.secrets();
                     let answer = outcome.map_err(|error| RpcError::read(error, secrets));
                     return End::Answered(
@@ -167,138 +218,121 @@ impl AcpChild {
                 Incoming::Response { .. } | Incoming::Unasked => {
                     tracing::debug!(run = %self.asker.run, "an agent answered what is not asked (any more)");
                 }
-                Incoming::Notification { .. } | Incoming::Stray => cx.progress(Progress::Alive),
+                Incoming::Notification { .. } => cx.progress(Progress::Alive),
+                Incoming::Stray => {
+                    if let Err(broken) = self.connection.pass_over(&line) {
+                        return End::Broken(broken);
+                    }
+                }
             }
         }
     }
 
-    /// Tells the agent, once, and answers what it asks (`SPEC 18.5`).
+    /// Tells the agent, once, and answers each question of its that is open, as the protocol wants it (`SPEC 18.5`).
     fn cancel(&mut self) {
         self.cancelled = true;
         if self.in_flight.is_some() {
             self.connection.notify("session/cancel", CancelNotification::new(self.turn.session().to_owned()));
         }
-        // Whoever thinks about a permission need not go on; the agent takes its questions back itself.
-        self.open = FuturesUnordered::new();
+        self.thinking = FuturesUnordered::new();
+        for (_, Open { id, .. }) in self.open.drain() {
+            self.connection.reply(&id, cancelled());
+        }
     }
 
     fn asked(&mut self, id: &RawValue, params: Option<&RawValue>, cx: &RunContext) {
-        let request =
-            params.and_then(|params| serde_json::from_str::<RequestPermissionRequest>(params.get()).ok());
-        let Some(request) = request else {
-            return self.connection.refuse(
-                id,
-                INVALID_PARAMS,
-                "these parameters are none of a permission request",
-            );
-        };
         if self.cancelled {
-            let cancelled = RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled);
-            return self.connection.reply(id, cancelled);
+            return self.connection.reply(id, cancelled());
         }
-        let question = PermissionRequest::new(self.asker.clone(), &request, self.tool(&request));
-        let decision = if self.open.len() < QUESTIONS {
-            self.permission.decide(question)
+        let Some(question) = Question::read(params) else {
+            self.connection.refuse(id, INVALID_PARAMS, "these parameters are none of a permission request");
+            return self.refused("tool", "its question could not be read", cx);
+        };
+        // Where message ids do not tell, what follows is another message.
+        self.turn.answer.interrupt();
+        let bytes = params.map_or(0, |params| params.get().len());
+        let waiting: usize = self.open.values().map(|open| open.bytes).sum();
+        let (asker, tool) = (self.asker.clone(), self.tool(&question));
+        let decision = if self.open.len() >= QUESTIONS || waiting + bytes > QUESTION_BYTES {
+            Ok(Decision::reject(format!("{} of its questions are open already", self.open.len())))
         } else {
-            Ok(Decision::reject(format!("{QUESTIONS} questions are open already")))
+            self.permission.decide(|| PermissionRequest::new(asker, &question, tool.clone()))
         };
         match decision {
-            Ok(decision) => self.decided(id, &request, &decision, cx),
+            Ok(decision) => self.decided(id, &question, &decision, cx),
             Err(thinking) => {
-                cx.progress(Progress::Waiting(Some(Waiting::Permission(self.tool(&request).into()))));
-                let (id, request) = (id.to_owned(), Box::new(request));
-                self.open.push(Box::pin(async move { Question { id, request, decision: thinking.await } }));
+                cx.progress(Progress::Waiting(Some(Waiting::Permission(tool.into()))));
+                self.questions += 1;
+                let number = self.questions;
+                let question = Question { input: None, ..question };
+                self.open.insert(number, Open { id: id.to_owned(), question, bytes });
+                self.thinking.push(Box::pin(async move { (number, thinking.await) }));
             }
         }
     }
 
-    fn decided(
-        &mut self,
-        id: &RawValue,
-        request: &RequestPermissionRequest,
-        decision: &Decision,
-        cx: &RunContext,
-    ) {
-        let answered = permission::answer(request, decision);
+    fn decided(&mut self, id: &RawValue, question: &Question, decision: &Decision, cx: &RunContext) {
+        let answered = question.answer(decision);
         self.connection.reply(id, &answered.response);
-        let tool = self.tool(request);
-        cx.progress(Progress::Waiting(Some(Waiting::Tool((&*tool).into()))));
-        let Some(reason) = answered.denied else { return };
-        let secrets = self.connection.secrets();
-        let reason = bounded(&sanitised(&secrets.mask(&bounded(&reason, 2000))), 500);
-        tracing::info!(run = %self.asker.run, agent = %self.asker.agent, tool, reason, "a permission was denied");
-        cx.progress(Progress::Denied { tool: &tool, reason: &reason });
-        self.denied = self.denied.saturating_add(1);
+        let tool = self.tool(question);
+        let waits = match (self.open.values().next(), &answered.denied) {
+            (Some(open), _) => Waiting::Permission(self.tool(&open.question).into()),
+            (None, Some(_)) => Waiting::Model,
+            (None, None) => Waiting::Tool((&*tool).into()),
+        };
+        cx.progress(Progress::Waiting(Some(waits)));
+        if let Some(reason) = answered.denied {
+            let reason = bounded(&sanitised(&self.connection.secrets().mask(&bounded(&reason, 2000))), 500);
+            self.refused(&tool, &reason, cx);
+        }
     }
 
-    fn tool(&self, request: &RequestPermissionRequest) -> String {
-        let call = &request.tool_call;
-        let known = || self.turn.known_tool(&call.tool_call_id.0).map(str::to_owned);
-        turn::tool_name(call.fields.name.as_deref(), call.meta.as_ref(), None)
-            .or_else(known)
-            .or_else(|| turn::tool_name(None, None, call.fields.kind.as_ref()))
-            .unwrap_or_else(|| "tool".to_owned())
+    fn refused(&mut self, tool: &str, reason: &str, cx: &RunContext) {
+        tracing::info!(run = %self.asker.run, agent = %self.asker.agent, tool, reason, "a permission was denied");
+        cx.progress(Progress::Denied { tool, reason });
+        self.denied = true;
+    }
+
+    fn tool(&self, question: &Question) -> String {
+        let known = || self.turn.known_tool(&question.call).map(str::to_owned);
+        let kind = || Some(&question.kind).filter(|kind| *kind != "other").cloned();
+        let name = question.name.clone().or_else(known).or_else(kind);
+        let name = name.unwrap_or_else(|| "tool".to_owned());
+        bounded(&sanitised(&self.connection.secrets().mask(&bounded(&name, 400))), 100)
     }
 
     /// What a turn that ended came to: the result, or what is asked next.
-    fn judge(&mut self, answer: &Value) -> Result<SubagentResult, Vec<ContentBlock>> {
+    fn judge(&mut self, answer: &Value, cx: &RunContext) -> Result<SubagentResult, Vec<ContentBlock>> {
         let stop = answer["stopReason"].as_str().unwrap_or_default();
-        let program = self.connection.program();
-        let fail = |category: &'static str, what: &str| {
-            Some(Diagnostic::new(category, &format!("{program} {what}")))
-        };
-        let (reason, diagnostic) = match stop {
-            _ if self.cancelled => (StopReason::Aborted, None),
-            "end_turn" if self.turn.has_failed() => {
-                let said = bounded(&sanitised(self.turn.answer.last_message().trim()), 500);
-                let what = format!(
-                    "ended its turn as if nothing had happened, but its model failed; it said: {said}"
-                );
-                (StopReason::Error, fail("model-error", &what))
-            }
-            "end_turn" => (StopReason::Completed, None),
-            "max_tokens" => (StopReason::MaxTokens, None),
-            "refusal" => (StopReason::Refusal, None),
-            "cancelled" if self.denied > 0 => (
-                StopReason::Aborted,
-                fail("permission-denied", "ended its turn when a permission was denied; the details name it"),
-            ),
-            "cancelled" => (
-                StopReason::Aborted,
-                fail("agent-cancelled", "says that its turn was cancelled, which nobody asked for"),
-            ),
-            "max_turn_requests" => (
-                StopReason::Error,
-                fail(
-                    "max-turn-requests",
-                    "made as many model requests as it may in one turn; split the task",
-                ),
-            ),
-            other => {
-                let other = bounded(&sanitised(other), 100);
-                let what = format!("ended its turn for a reason that is not known here, `{other}`");
-                (StopReason::Error, fail("unknown-stop-reason", &what))
-            }
-        };
-        let Some(ask) = self.ask.as_mut().filter(|_| !self.cancelled) else {
-            return Ok(self.result(reason, diagnostic));
-        };
-        let answer = &self.turn.answer;
+        let stop = self.connection.secrets().mask(stop);
+        let (reason, diagnostic) = verdict::of_turn(Turned {
+            program: self.connection.program(),
+            stop: &stop,
+            cancelled: self.cancelled,
+            denied: self.denied,
+            failed: self.turn.has_failed(),
+            said: self.turn.answer.last_message(),
+        });
         let cut = match reason {
-            StopReason::Completed => answer.truncation().map(|_| Cut::OutputBound),
+            StopReason::Completed => self.turn.answer.truncation().map(|_| Cut::OutputBound),
             StopReason::MaxTokens => Some(Cut::TokenLimit),
             StopReason::Aborted | StopReason::Error | StopReason::Refusal | _ => {
                 return Ok(self.result(reason, diagnostic));
             }
         };
+        let Some(ask) = &mut self.ask else { return Ok(self.result(reason, diagnostic)) };
         // What stands before the last message is talk.
-        match ask.submit(answer.last_message(), cut) {
+        match ask.submit(self.turn.answer.last_message(), cut) {
             Verdict::Accepted(value) => Ok(self.result(StopReason::Completed, None).with_structured(value)),
             Verdict::Failed(diagnostic) => {
                 let reason = if reason == StopReason::MaxTokens { reason } else { StopReason::Error };
                 Ok(self.result(reason, Some(diagnostic)))
             }
             Verdict::Again(prompt) => {
+                if let Some(attempt) = ask.attempts().last() {
+                    cx.progress(Progress::SchemaAttempt(attempt));
+                }
+                self.denied = false;
                 self.turn.again(Answer::new(self.max_output, self.connection.secrets()));
                 Err(vec![text(&prompt)])
             }
@@ -325,25 +359,34 @@ impl AcpChild {
         }
         let words = self.connection.last_words().await;
         let program = self.connection.program();
-        let effects = "what it has done until then may have had effects";
-        let (category, what) = match (broken, words.exit) {
-            (Broken::Ended, Some(exit)) => {
-                ("exited", format!("{program} ended with {exit} before its turn ended; {effects}"))
-            }
-            (Broken::Ended, None) => (
-                "transport-closed",
-                format!("{program} closed its stdout before its turn ended, and is still running; {effects}"),
-            ),
-            (Broken::TooMuch { limit }, _) => (
-                "output-limit",
-                format!(
-                    "{program} wrote more than {limit} bytes in all; raise max_total_output, or see what it does"
-                ),
-            ),
-            (broken, _) => ("protocol-error", format!("{program} {broken}; {effects}")),
+        let diagnostic = verdict::of_break(program, &broken, words.exit, &words.to_string());
+        self.result(StopReason::Error, Some(diagnostic))
+    }
+
+    /// The result of an agent that answered with an error.
+    fn failed(&self, error: &RpcError) -> SubagentResult {
+        if self.cancelled {
+            return self.result(StopReason::Aborted, None);
+        }
+        let program = self.connection.program();
+        let diagnostic = if error.wants_sign_in() {
+            let advice = sign_in::advice(self.agent.auth_methods(), self.sign_in_hint);
+            Diagnostic::new(error.category(), &format!("{program} wants a sign-in ({error}); {advice}"))
+        } else {
+            error.diagnostic(program)
         };
-        let text = format!("{what}; {words}");
-        self.result(StopReason::Error, Some(Diagnostic::new(category, &text)))
+        self.result(StopReason::Error, Some(diagnostic))
+    }
+
+    /// Signs in where an agent that has made a session wants it all the same, once, before it has shown anything. Says
+    /// whether that went well.
+    async fn signed_in(&mut self, error: &RpcError, cx: &RunContext) -> bool {
+        if !error.wants_sign_in() || self.cancelled || !self.turn.answer.text().is_empty() {
+            return false;
+        }
+        let Some(method) = self.sign_in.take() else { return false };
+        let asked = self.connection.request("authenticate", AuthenticateRequest::new(method));
+        matches!(self.answer_to(asked, cx).await, End::Answered(Ok(_)))
     }
 }
 
@@ -353,25 +396,25 @@ impl Child for AcpChild {
             return Err(ResultError::wait_failed("the agent was run twice"));
         };
         loop {
-            let request = PromptRequest::new(self.turn.session().to_owned(), blocks);
-            self.in_flight = Some(self.connection.request("session/prompt", request));
-            cx.progress(Progress::Waiting(Some(Waiting::Model)));
-            let end = self.converse(&cx).await;
-            self.turn.answer.finish(&mut |progress| cx.progress(progress));
-            match end {
-                End::Answered(Ok(answer)) => {
+            // Only a first prompt can find that nobody has signed in.
+            let again = self.sign_in.as_ref().map(|_| blocks.clone());
+            match (self.prompt(blocks, &cx).await, again) {
+                (End::Answered(Ok(answer)), _) => {
+                    self.sign_in = None;
                     self.turn.spent.turn(&answer);
-                    match self.judge(&answer) {
+                    if let Some(usage) = self.turn.spent.usage() {
+                        cx.progress(Progress::Usage(usage));
+                    }
+                    match self.judge(&answer, &cx) {
                         Ok(result) => return Ok(result),
                         Err(again) => blocks = again,
                     }
                 }
-                End::Answered(Err(error)) => {
-                    let diagnostic = (!self.cancelled).then(|| error.diagnostic(self.connection.program()));
-                    let reason = if self.cancelled { StopReason::Aborted } else { StopReason::Error };
-                    return Ok(self.result(reason, diagnostic));
-                }
-                End::Broken(broken) => return Ok(self.broken(broken).await),
+                (End::Answered(Err(error)), again) => match again {
+                    Some(again) if self.signed_in(&error, &cx).await => blocks = again,
+                    Some(_) | None => return Ok(self.failed(&error)),
+                },
+                (End::Broken(broken), _) => return Ok(self.broken(broken).await),
             }
         }
     }
@@ -384,16 +427,12 @@ impl Child for AcpChild {
             if !self.cancelled {
                 self.cancel();
             }
-            let answered =
-                |incoming: &Incoming<'_>| matches!(incoming, Incoming::Response { id, .. } if *id == prompt);
-            self.connection.drain(Instant::now() + parting, answered).await;
+            self.connection.drain(Instant::now() + parting, prompt).await;
         }
         if self.agent.closes_sessions() {
             let session = self.turn.session().to_owned();
             let asked = self.connection.request("session/close", CloseSessionRequest::new(session));
-            let answered =
-                |incoming: &Incoming<'_>| matches!(incoming, Incoming::Response { id, .. } if *id == asked);
-            self.connection.drain(Instant::now() + parting, answered).await;
+            self.connection.drain(Instant::now() + parting, asked).await;
         }
         let program = self.connection.program().to_owned();
         closed(&program, self.connection.end(deadline).await)

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use subagents_process::{Exit, FrameError, Ladder, Lines, Process, Secrets, Stdin, Teardown};
+use subagents_external::end;
+use subagents_process::{Exit, FrameError, Lines, Process, Secrets, Stdin, Teardown};
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::question;
 use crate::stray::Stray;
 use crate::wire::{self, Incoming, Line};
 
@@ -19,6 +21,8 @@ use crate::wire::{self, Incoming, Line};
 const LONGEST_LINE: usize = 16 * 1024 * 1024;
 /// As many bytes of answers to an agent's questions may wait for it to read them.
 const OUTBOX: usize = 4 * 1024 * 1024;
+/// From so many written bytes on, the room of what is written is used again.
+const COMPACT: usize = 64 * 1024;
 /// How long the exit and the last words of an agent that has closed its stdout are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -32,6 +36,15 @@ pub(crate) struct Connection {
     requests: u64,
     stray: Stray,
     secrets: Secrets,
+    /// When it is over, whatever still comes: its exit, or its stdin's end, has been seen.
+    over: Option<(Instant, Over)>,
+}
+
+/// Why a connection is over soon.
+#[derive(Debug, Clone, Copy)]
+enum Over {
+    Exit,
+    Stdin,
 }
 
 /// What waits to be written.
@@ -66,6 +79,12 @@ pub(crate) enum Broken {
     TooMuch { limit: u64 },
     /// It asks and does not read the answers.
     NotReading,
+    /// It closed its stdin before it had read what it was sent.
+    Deaf,
+    /// One of its lines is longer than any may be.
+    LineTooLong { limit: usize },
+    /// It said the same again and again.
+    Repeats { times: u32 },
     /// The system could not read the pipe.
     Unreadable(std::io::Error),
 }
@@ -77,6 +96,14 @@ impl fmt::Display for Broken {
             Self::Garbage => f.write_str("wrote too much to its stdout that is no message of the protocol"),
             Self::TooMuch { limit } => write!(f, "wrote more than {limit} bytes in all"),
             Self::NotReading => f.write_str("asked much and did not read the answers"),
+            Self::Deaf => f.write_str("closed its stdin before it had read all"),
+            Self::LineTooLong { limit } => {
+                write!(
+                    f,
+                    "wrote a line of more than {limit} bytes, which no message needs; see what it sends"
+                )
+            }
+            Self::Repeats { times } => write!(f, "said the same {times} times in a row"),
             Self::Unreadable(error) => write!(f, "could not be read: {error}"),
         }
     }
@@ -92,11 +119,14 @@ pub(crate) struct LastWords {
 
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.stderr.trim() {
-            "" => f.write_str("no stderr")?,
-            stderr => write!(f, "stderr: {stderr}")?,
+        // The end of stderr tells best, and comes last: it is cut at its beginning.
+        if let Some(stray) = &self.stray {
+            write!(f, "on its stdout: {stray}; ")?;
         }
-        self.stray.as_ref().map_or(Ok(()), |stray| write!(f, "; on its stdout: {stray}"))
+        match self.stderr.trim() {
+            "" => f.write_str("no stderr"),
+            stderr => write!(f, "stderr: {stderr}"),
+        }
     }
 }
 
@@ -114,6 +144,7 @@ impl Connection {
             requests: 0,
             stray: Stray::default(),
             secrets,
+            over: None,
         }
     }
 
@@ -163,53 +194,107 @@ impl Connection {
         self.refuse(id, wire::METHOD_NOT_FOUND, &format!("{method} is not offered by this client"));
     }
 
-    /// The agent's next message, while what waits for it is written. Lines that are no messages are counted and passed
-    /// over.
+    /// The agent's next line, while what waits for it is written. One that is no message is to be
+    /// [passed over](Self::pass_over).
+    ///
+    /// The end of its stdout is the end; so is, half a second later, its exit (a descendant may hold the pipe) or a write that
+    /// fails (it may still have something to say).
     ///
     /// Cancel-safe: a dropped future has lost nothing of what is read and written.
     pub(crate) async fn next(&mut self) -> Result<Line, Broken> {
         loop {
-            let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
-            if self.outbox.owed > OUTBOX {
+            if self.outbox.owes() > OUTBOX {
                 return Err(Broken::NotReading);
             }
+            let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
+            let over = self.over;
+            let soon = |why| Some((Instant::now() + LAST_WORDS, why));
             let line = tokio::select! {
                 biased;
-                () = self.outbox.flush(&mut self.stdin), if !self.outbox.is_empty() => continue,
-                line = lines.next() => line,
-            };
-            match line {
-                Ok(Some(text)) => {
-                    let line = Line::new(text);
-                    if !matches!(line.read(), Incoming::Stray) {
-                        return Ok(line);
+                written = self.outbox.flush(&mut self.stdin), if !self.outbox.is_empty() => {
+                    if !written && over.is_none() {
+                        self.over = soon(Over::Stdin);
                     }
-                    self.stray.take(line.text(), &self.secrets);
+                    continue;
                 }
-                Ok(None) => return Err(Broken::Ended),
-                Err(FrameError::TooLarge { limit }) => self.stray.count(limit),
-                Err(FrameError::NotUtf8) => self.stray.count(1),
-                Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
-                Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
-                Err(_) => return Err(Broken::Garbage),
-            }
-            if self.stray.is_too_much() {
-                return Err(Broken::Garbage);
+                line = lines.next() => line,
+                _ = self.process.wait(), if over.is_none_or(|(_, why)| !matches!(why, Over::Exit)) => {
+                    self.over = soon(Over::Exit);
+                    continue;
+                }
+                () = sleep_until(over.map_or_else(Instant::now, |(until, _)| until)), if over.is_some() => {
+                    return Err(match over {
+                        Some((_, Over::Stdin)) => Broken::Deaf,
+                        Some((_, Over::Exit)) | None => Broken::Ended,
+                    });
+                }
+            };
+            let line = line.transpose().ok_or(Broken::Ended)?;
+            if let Some(line) = self.framed(line)? {
+                return Ok(line);
             }
         }
     }
 
-    /// Writes what waits, and reads on, until `done` says so of a message, or the time is up. For the end of a conversation:
-    /// whatever else comes is dropped.
-    pub(crate) async fn drain(&mut self, until: Instant, mut done: impl FnMut(&Incoming<'_>) -> bool) {
+    /// The agent's next line where it is here already and nothing waits to be written; `None` where [`next`](Self::next)
+    /// would do more than give it.
+    pub(crate) fn ready(&mut self) -> Option<Result<Line, Broken>> {
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        let line = self.lines.as_mut()?.try_next()?;
+        self.framed(line).transpose()
+    }
+
+    /// `None` where there is none to speak of.
+    fn framed(&mut self, line: Result<String, FrameError>) -> Result<Option<Line>, Broken> {
+        match line {
+            Ok(text) => return Ok(Some(Line::new(text))),
+            Err(FrameError::TooLarge { limit }) => return Err(Broken::LineTooLong { limit }),
+            Err(FrameError::NotUtf8) => self.stray.count(1),
+            Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
+            Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
+            Err(_) => return Err(Broken::Garbage),
+        }
+        self.bear().map(|()| None)
+    }
+
+    /// Takes note of a line that is no message.
+    pub(crate) fn pass_over(&mut self, line: &Line) -> Result<(), Broken> {
+        self.stray.take(line.text(), &self.secrets);
+        self.bear()
+    }
+
+    fn bear(&self) -> Result<(), Broken> {
+        if self.stray.is_too_much() { Err(Broken::Garbage) } else { Ok(()) }
+    }
+
+    /// Writes what waits, and reads on, until the request is answered, or the time is up. For the end of a conversation: what
+    /// it asks is answered as of a turn that is cancelled, and whatever else comes is dropped.
+    pub(crate) async fn drain(&mut self, until: Instant, request: u64) {
         let _ = timeout_at(until, async {
             while let Ok(line) = self.next().await {
-                if done(&line.read()) {
-                    return;
+                match line.read() {
+                    Incoming::Response { id, .. } if id == request => return,
+                    Incoming::Request { id, method, .. } if method == "session/request_permission" => {
+                        self.reply(id, question::cancelled());
+                    }
+                    Incoming::Request { id, method, .. } => self.refuse_unknown(id, &method),
+                    Incoming::Stray if self.pass_over(&line).is_err() => return,
+                    Incoming::Chunk(_)
+                    | Incoming::Response { .. }
+                    | Incoming::Notification { .. }
+                    | Incoming::Unasked
+                    | Incoming::Stray => {}
                 }
             }
         })
         .await;
+    }
+
+    /// Kills the agent's process group, at once.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
     }
 
     /// How the agent ended, and what it said last. Both are on their way when its stdout is closed, unless a descendant
@@ -235,13 +320,9 @@ impl Connection {
 
     /// Ends the agent and all that descends from it, by `deadline`.
     pub(crate) async fn end(mut self, deadline: Instant) -> Teardown {
-        // A little less than there is, so that a leak can still be told.
-        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
         drop(self.stdin.take());
-        if let Some(lines) = self.lines.take() {
-            self.process.give_back_stdout(lines.into_stdout());
-        }
-        self.process.terminate(Ladder::within(left)).await
+        let stdout = self.lines.take().map(Lines::into_stdout);
+        end(&mut self.process, stdout, deadline).await
     }
 }
 
@@ -256,22 +337,38 @@ impl Outbox {
         self.push(line);
     }
 
+    /// As much of what waits are answers: at most, since what was put in first is written first.
+    fn owes(&self) -> usize {
+        self.owed.min(self.bytes.len() - self.sent)
+    }
+
     fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Writes until nothing waits. Where nothing can be written any more, what waits is dropped: an agent that has closed
-    /// its stdin may still have something to say, and the end of its stdout ends the conversation.
+    /// Writes until nothing waits. Where nothing can be written any more, what waits is dropped, and it says no.
     ///
     /// Cancel-safe.
-    async fn flush(&mut self, stdin: &mut Option<Stdin>) {
+    async fn flush(&mut self, stdin: &mut Option<Stdin>) -> bool {
         while let Some(pipe) = stdin.as_mut().filter(|_| self.sent < self.bytes.len()) {
             match pipe.write(&self.bytes[self.sent..]).await {
-                Ok(written) if written > 0 => self.sent += written,
+                Ok(written) if written > 0 => self.wrote(written),
                 Ok(_) | Err(_) => *stdin = None,
             }
         }
+        let written = self.sent == self.bytes.len();
         // A prompt may have been large.
         *self = Self::default();
+        written
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.sent += bytes;
+        // An agent that reads what is written meanwhile would make it grow without end.
+        if self.sent > COMPACT && self.sent * 2 > self.bytes.len() {
+            self.bytes.drain(..self.sent);
+            self.owed = self.owed.saturating_sub(self.sent);
+            self.sent = 0;
+        }
     }
 }

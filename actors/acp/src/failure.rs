@@ -36,14 +36,15 @@ struct Lenient {
 impl RpcError {
     pub(crate) fn read(error: &RawValue, secrets: &Secrets) -> Self {
         let shown = |value: &Value, limit: usize| {
-            let text = match value {
+            // Before anything is escaped or cut: a secret is known as a whole only.
+            let text = match masked(value, secrets) {
                 Value::Null => return String::new(),
-                Value::String(text) => bounded(text, limit * 4),
-                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    bounded(&value.to_string(), limit * 4)
+                Value::String(text) => text,
+                value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                    value.to_string()
                 }
             };
-            bounded(sanitised(&secrets.mask(&text)).trim(), limit)
+            bounded(sanitised(&bounded(&text, limit * 4)).trim(), limit)
         };
         match serde_json::from_str(error.get()) {
             Ok(Lenient { code, message, data }) => Self {
@@ -83,7 +84,17 @@ impl RpcError {
             "billing",
         ]) {
             "quota"
-        } else if says(&["429", "rate limit", "rate_limit", "too many requests", "overloaded"]) {
+        } else if self.code == "429"
+            || says(&[
+                "http 429",
+                "status 429",
+                "429 too many",
+                "rate limit",
+                "rate_limit",
+                "too many requests",
+                "overloaded",
+            ])
+        {
             "rate-limited"
         } else {
             "agent-error"
@@ -93,6 +104,19 @@ impl RpcError {
     /// For the result of a run that it ended.
     pub(crate) fn diagnostic(&self, program: &str) -> Diagnostic {
         Diagnostic::new(self.category(), &format!("{} answered with an error: {self}", bounded(program, 200)))
+    }
+}
+
+/// The value with every secret in it masked. What was parsed is not nested deeper than the parser goes.
+fn masked(value: &Value, secrets: &Secrets) -> Value {
+    match value {
+        Value::String(text) => Value::String(secrets.mask(text).into_owned()),
+        Value::Array(items) => items.iter().map(|item| masked(item, secrets)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| (secrets.mask(name).into_owned(), masked(field, secrets)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
@@ -111,7 +135,10 @@ mod tests {
     use super::*;
 
     fn read(json: &str) -> RpcError {
-        let secrets = Secrets::of([("API_KEY".into(), "hunter2-hunter2".into())]);
+        let secrets = Secrets::of([
+            ("API_KEY".into(), "hunter2-hunter2".into()),
+            ("PEM_KEY".into(), "hunter2\nhunter2".into()),
+        ]);
         RpcError::read(&RawValue::from_string(json.to_owned()).unwrap(), &secrets)
     }
 
@@ -125,6 +152,10 @@ mod tests {
             ),
             (r#"{"code":"x","message":{"why":"that"}}"#, r#"{"why":"that"} (code x)"#),
             (r#"{"message":"key hunter2-hunter2"}"#, "key [API_KEY] (code none)"),
+            (
+                r#"{"code":1,"data":{"pem":"hunter2\nhunter2"}}"#,
+                r#"no message (code 1); {"pem":"[PEM_KEY]"}"#,
+            ),
             (r#"{"code":1,"message":"\u001b[31mred\u0007","data":"plain"}"#, "red (code 1); plain"),
             (r#""just text""#, "just text (code none)"),
             ("null", "no message (code none)"),

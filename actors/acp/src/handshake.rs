@@ -11,9 +11,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use subagents_seam::{FailureCode, ProviderFailure, bounded, sanitised};
 
-use crate::agent::{AgentInfo, AuthMethod};
+use crate::agent::AgentInfo;
 use crate::connection::{Broken, Connection};
 use crate::failure::RpcError;
+use crate::sign_in;
 use crate::wire::Incoming;
 
 /// Why there is no session. The agent is still there and has to be ended.
@@ -37,7 +38,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) mcp_servers: Vec<McpServer>,
     pub(crate) needs_http: Option<&'a str>,
     pub(crate) auth_method: Option<&'a str>,
+    /// What is known of how to sign in.
+    pub(crate) sign_in_hint: Option<&'a str>,
     pub(crate) mode: Option<&'a str>,
+    /// The mode in which it asks before it acts, where it has one of this name.
+    pub(crate) asking_mode: Option<&'a str>,
     pub(crate) model: Option<&'a str>,
     /// Whether the agent is given a variable of this name.
     pub(crate) has_variable: &'a (dyn Fn(&str) -> bool + Sync),
@@ -60,7 +65,7 @@ pub(crate) async fn initialize(connection: &mut Connection, at: At<'_>) -> Resul
         );
         ProviderFailure::new(FailureCode::UnsupportedProtocolVersion, text)
     })?;
-    Ok(AgentInfo::read(&answer))
+    Ok(AgentInfo::read(&answer, connection.secrets()))
 }
 
 /// Makes a session; gives its id.
@@ -84,7 +89,7 @@ pub(crate) async fn open(
         answer = call(connection, "session/new", &request, at).await?;
         // Once is enough.
         if let Some(error) = sign_in_wanted(&answer) {
-            return Err(sign_in_needed(connection, agent, &error).into());
+            return Err(sign_in_needed(connection, agent, wanted, &error).into());
         }
     }
     let answer = answer.map_err(|error| failed(connection, "session/new", &error))?;
@@ -92,7 +97,8 @@ pub(crate) async fn open(
         let text = format!("{} made a session without a sessionId", connection.program());
         return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
     };
-    for (choice, wanted) in [(Choice::Mode, wanted.mode), (Choice::Model, wanted.model)] {
+    let asking = wanted.asking_mode.filter(|mode| Choice::Mode.ids(&answer).1.contains(mode));
+    for (choice, wanted) in [(Choice::Mode, wanted.mode.or(asking)), (Choice::Model, wanted.model)] {
         if let Some(wanted) = wanted {
             choose(connection, choice, wanted, session, &answer, at).await?;
         }
@@ -112,30 +118,23 @@ async fn sign_in(
     error: &RpcError,
     at: At<'_>,
 ) -> Result<(), Refused> {
-    let method = match wanted.auth_method {
-        Some(id) => Some(id),
-        None => agent
-            .auth_methods()
-            .iter()
-            .find(|method| method.is_satisfied(wanted.has_variable))
-            .map(AuthMethod::id),
-    };
-    let Some(method) = method else { return Err(sign_in_needed(connection, agent, error).into()) };
+    let method = sign_in::way(agent.auth_methods(), wanted.auth_method, wanted.has_variable);
+    let Some(method) = method else { return Err(sign_in_needed(connection, agent, wanted, error).into()) };
     let request = AuthenticateRequest::new(method.to_owned());
     match call(connection, "authenticate", &request, at).await? {
         Ok(_) => Ok(()),
-        Err(error) => Err(sign_in_needed(connection, agent, &error).into()),
+        Err(error) => Err(sign_in_needed(connection, agent, wanted, &error).into()),
     }
 }
 
-fn sign_in_needed(connection: &Connection, agent: &AgentInfo, error: &RpcError) -> ProviderFailure {
-    let methods: Vec<_> = agent.auth_methods().iter().map(ToString::to_string).collect();
-    let methods = if methods.is_empty() { "it names none".to_owned() } else { methods.join("; ") };
-    let text = format!(
-        "{} wants a sign-in ({error}); its ways: {methods}. Sign in with the program itself, or pass it the variable \
-         (pass_env)",
-        connection.program()
-    );
+fn sign_in_needed(
+    connection: &Connection,
+    agent: &AgentInfo,
+    wanted: &Wanted<'_>,
+    error: &RpcError,
+) -> ProviderFailure {
+    let advice = sign_in::advice(agent.auth_methods(), wanted.sign_in_hint);
+    let text = format!("{} wants a sign-in ({error}); {advice}", connection.program());
     ProviderFailure::new(FailureCode::AuthRequired, text)
 }
 
@@ -243,7 +242,8 @@ fn version(told: &Value) -> Result<(), String> {
 
 fn failed(connection: &Connection, method: &str, error: &RpcError) -> ProviderFailure {
     let code = if error.wants_sign_in() { FailureCode::AuthRequired } else { FailureCode::ProviderFailed };
-    ProviderFailure::new(code, format!("{} refused {method}: {error}", connection.program()))
+    let text = format!("{} refused {method}: {error}; see that it works by itself", connection.program());
+    ProviderFailure::new(code, text)
 }
 
 /// Asks, and waits for the answer. Meanwhile nothing that the agent asks of us is granted: there is no session yet.
@@ -275,10 +275,13 @@ async fn call(
                 connection.reply(id, RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
             }
             Incoming::Request { id, method, .. } => connection.refuse_unknown(id, &method),
-            Incoming::Response { .. }
+            Incoming::Stray => {
+                connection.pass_over(&line).map_err(|broken| Refused::Broken(method, broken))?;
+            }
+            Incoming::Chunk(_)
+            | Incoming::Response { .. }
             | Incoming::Notification { .. }
-            | Incoming::Unasked
-            | Incoming::Stray => {}
+            | Incoming::Unasked => {}
         }
     }
 }

@@ -21,6 +21,11 @@ pub struct KnownAgent {
     pub command: &'static [&'static str],
     /// The variables of its own sign-in, which reach it although their names look like secrets. No other does.
     pub pass_env: &'static [&'static str],
+    /// The mode in which it asks before it acts, by its own id: what its sessions are set to where nobody says otherwise and
+    /// not everything is allowed. None where it asks anyway.
+    pub asking_mode: Option<&'static str>,
+    /// Variables by which it asks before it acts, in the same case.
+    pub asking_env: &'static [(&'static str, &'static str)],
     /// How to get it.
     pub install: &'static str,
     /// How to sign in.
@@ -34,6 +39,8 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
         title: "Claude Code, by its ACP adapter",
         command: &["claude-agent-acp"],
         pass_env: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
+        asking_mode: Some("default"),
+        asking_env: &[],
         install: "npm install -g @agentclientprotocol/claude-agent-acp",
         sign_in: "sign in with `claude`, or set ANTHROPIC_API_KEY",
     },
@@ -42,6 +49,8 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
         title: "Codex, by its ACP adapter",
         command: &["codex-acp"],
         pass_env: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        asking_mode: Some("read-only"),
+        asking_env: &[],
         install: "npm install -g @agentclientprotocol/codex-acp",
         sign_in: "sign in with `codex login`, or set OPENAI_API_KEY",
     },
@@ -50,6 +59,8 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
         title: "Gemini CLI",
         command: &["gemini", "--acp"],
         pass_env: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        asking_mode: Some("default"),
+        asking_env: &[],
         install: "npm install -g @google/gemini-cli",
         sign_in: "start `gemini` once, or set GEMINI_API_KEY",
     },
@@ -64,6 +75,8 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
             "OPENCODE_API_KEY",
             "OPENROUTER_API_KEY",
         ],
+        asking_mode: None,
+        asking_env: &[("OPENCODE_PERMISSION", r#"{"bash":"ask","edit":"ask","webfetch":"ask"}"#)],
         install: "npm install -g opencode-ai",
         sign_in: "sign in with `opencode auth login`, or set the key of a model provider",
     },
@@ -72,6 +85,8 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
         title: "Qwen Code",
         command: &["qwen", "--acp"],
         pass_env: &["DASHSCOPE_API_KEY", "OPENAI_API_KEY"],
+        asking_mode: Some("default"),
+        asking_env: &[],
         install: "npm install -g @qwen-code/qwen-code",
         sign_in: "start `qwen` once, or set OPENAI_API_KEY",
     },
@@ -84,9 +99,9 @@ impl KnownAgent {
     }
 
     /// The provider of it, to be changed where something else is wanted.
-    pub fn provider(&self) -> Acp {
+    pub fn provider(&'static self) -> Acp {
         let (program, args) = self.command.split_first().unwrap_or((&"", &[]));
-        Acp::new(program).args(args).pass_env(self.pass_env)
+        Acp::new(program).args(args).known(self)
     }
 
     /// Whether it is here: its file. It looks a few files up and starts nothing.
@@ -94,7 +109,7 @@ impl KnownAgent {
     /// # Errors
     ///
     /// What a start would say.
-    pub fn find(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
+    pub fn find(&'static self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
         self.provider().check(cwd)
     }
 }
@@ -113,6 +128,7 @@ mod tests {
             assert!(!agent.command.is_empty() && agent.pass_env.iter().all(|name| !name.is_empty()));
             assert_eq!(KnownAgent::named(agent.name), Some(agent));
         }
+        names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KNOWN_AGENTS.len());
         assert_eq!(KnownAgent::named("no-such"), None);

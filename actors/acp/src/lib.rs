@@ -28,6 +28,7 @@
 mod agent;
 mod answer;
 mod child;
+mod chunk;
 mod connection;
 mod failure;
 mod handshake;
@@ -35,15 +36,19 @@ mod known;
 mod mcp;
 mod permission;
 mod provider;
+mod question;
+mod sign_in;
 mod spent;
 mod start;
 mod stray;
 mod turn;
+mod verdict;
 mod wire;
 
-pub use agent::{AgentInfo, AuthMethod};
+pub use agent::AgentInfo;
 pub use child::AcpChild;
 pub use known::{KNOWN_AGENTS, KnownAgent};
 pub use mcp::McpServer;
 pub use permission::{Decide, Decision, Permission, PermissionOption, PermissionRequest};
 pub use provider::Acp;
+pub use sign_in::AuthMethod;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1 as schema;
 
@@ -17,7 +16,7 @@ pub struct McpServer {
 
 #[derive(Clone)]
 enum Way {
-    Stdio { command: PathBuf, args: Vec<String>, env: Vec<(String, String)> },
+    Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },
     Http { url: String, headers: Vec<(String, String)> },
 }
 
@@ -28,7 +27,7 @@ impl McpServer {
     /// `SUBAGENTS_DEPTH` and `SUBAGENTS_MAX_DEPTH` are set for it beside `env`, so that it knows its place in the tree.
     pub fn stdio(
         name: impl Into<String>,
-        command: impl Into<PathBuf>,
+        command: impl Into<String>,
         args: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
@@ -64,12 +63,13 @@ impl McpServer {
     /// Its values, of which some may be secrets.
     pub(crate) fn values(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let (Way::Stdio { env: values, .. } | Way::Http { headers: values, .. }) = &self.way;
-        // A header that authorises is a secret, whatever it is called.
-        let secret = |name: &str| match name.to_ascii_lowercase().as_str() {
-            "authorization" | "cookie" => format!("{name} TOKEN"),
-            _ => name.to_owned(),
-        };
-        values.iter().map(move |(name, value)| (secret(name).into(), value.into()))
+        // A header that authorises is a secret, whatever it is called, and so is what stands after its scheme.
+        values.iter().flat_map(|(name, value)| {
+            let authorises = ["authorization", "cookie"].contains(&name.to_ascii_lowercase().as_str());
+            let name = if authorises { format!("{name} TOKEN") } else { name.clone() };
+            let bare = value.split_once(' ').filter(|_| authorises).map(|(_, bare)| bare.to_owned());
+            bare.into_iter().chain([value.clone()]).map(move |value| (name.clone().into(), value.into()))
+        })
     }
 
     /// As the protocol has it; `place` are the variables of the child's place in the tree.
@@ -97,11 +97,12 @@ impl fmt::Debug for McpServer {
         shown.field("name", &self.name);
         let values = match &self.way {
             Way::Stdio { command, args, env } => {
-                shown.field("command", command).field("args", args);
+                // Arguments and queries may hold secrets.
+                shown.field("command", command).field("args", &args.len());
                 env
             }
             Way::Http { url, headers } => {
-                shown.field("url", url);
+                shown.field("url", &url.split(['?', '#']).next().unwrap_or_default());
                 headers
             }
         };
@@ -135,5 +136,6 @@ mod tests {
         assert!(!format!("{server:?}").contains("hunter2"), "{server:?}");
         let secrets = subagents_process::Secrets::of(server.values());
         assert_eq!(secrets.mask("said Bearer hunter2!"), "said [Authorization TOKEN]!");
+        assert_eq!(secrets.mask("said hunter2!"), "said [Authorization TOKEN]!");
     }
 }

@@ -5,14 +5,12 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{
-    PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome,
-};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use subagents_seam::provider::BoxFuture;
 use subagents_seam::{AgentId, Name, RunId};
+
+use crate::question::Question;
 
 /// What happens when an agent asks whether it may use a tool (`SPEC 18.3`). There is no human behind it unless a callback
 /// brings one.
@@ -22,8 +20,9 @@ use subagents_seam::{AgentId, Name, RunId};
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Permission {
-    /// Refuses: with the agent's option to reject once, else with one to reject always, else with the outcome `cancelled`,
-    /// which some agents take for the end of their turn.
+    /// Refuses: with the agent's option to reject once, so that it goes on and can say so; where there is none, with the
+    /// outcome `cancelled`, which some agents take for the end of their turn. An option to reject always is never chosen: it
+    /// would outlive the run.
     #[default]
     Reject,
     /// Allows: with the agent's option to allow once, else with one to allow always; where there is none, it refuses.
@@ -128,26 +127,14 @@ impl fmt::Debug for PermissionRequest {
 }
 
 impl PermissionRequest {
-    pub(crate) fn new(asker: Arc<Asker>, request: &RequestPermissionRequest, tool: String) -> Self {
-        let fields = &request.tool_call.fields;
-        let text = |value: Result<Value, _>| match value {
-            Ok(Value::String(text)) => text,
-            Ok(_) | Err::<_, serde_json::Error>(_) => "other".to_owned(),
-        };
-        let kind =
-            fields.kind.as_ref().map_or_else(|| "other".to_owned(), |kind| text(serde_json::to_value(kind)));
-        let options = request.options.iter().map(|option| PermissionOption {
-            id: option.option_id.0.to_string(),
-            name: option.name.clone(),
-            kind: text(serde_json::to_value(option.kind)),
-        });
+    pub(crate) fn new(asker: Arc<Asker>, question: &Question, tool: String) -> Self {
         Self {
             asker,
             tool,
-            kind,
-            title: fields.title.clone(),
-            input: fields.raw_input.clone(),
-            options: options.collect(),
+            kind: question.kind.clone(),
+            title: question.title.clone(),
+            input: question.input.clone(),
+            options: question.options.clone(),
         }
     }
 
@@ -227,108 +214,23 @@ impl Decision {
     }
 }
 
-/// What goes back to the agent, and whether, and why, it is a refusal.
-#[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) response: RequestPermissionResponse,
-    pub(crate) denied: Option<String>,
-}
-
-/// The answer that a decision is.
-pub(crate) fn answer(request: &RequestPermissionRequest, decision: &Decision) -> Answered {
-    let of = |kinds: [PermissionOptionKind; 2]| {
-        kinds.into_iter().find_map(|kind| request.options.iter().find(|option| option.kind == kind))
-    };
-    let (option, denied) = match decision {
-        Decision::Allow => {
-            let option = of([PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]);
-            (option, option.is_none().then(|| "the agent offers no option to allow it".to_owned()))
-        }
-        Decision::Select(id) => {
-            let option = request.options.iter().find(|option| *option.option_id.0 == **id);
-            let denied = match option.map(|option| option.kind) {
-                None => Some("an option was selected that the agent does not offer".to_owned()),
-                Some(PermissionOptionKind::RejectOnce | PermissionOptionKind::RejectAlways) => {
-                    Some("rejected by the callback".to_owned())
-                }
-                Some(_) => None,
-            };
-            (option, denied)
-        }
-        Decision::Reject(reason) => (None, Some(reason.clone())),
-    };
-    let option =
-        option.or_else(|| of([PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways]));
-    let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
-        RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
-    });
-    Answered { response: RequestPermissionResponse::new(outcome), denied }
-}
-
 impl Permission {
-    /// The decision, where it needs nobody; otherwise the future of it.
+    /// The decision, where it needs nobody; otherwise the future of it. `request` is made for a callback only.
     pub(crate) fn decide(
         &self,
-        request: PermissionRequest,
+        request: impl FnOnce() -> PermissionRequest,
     ) -> Result<Decision, BoxFuture<'static, Decision>> {
         match self {
             Self::Reject => Ok(Decision::Reject("the permission policy is `reject`".to_owned())),
             Self::Allow => Ok(Decision::Allow),
             Self::Ask(decide) => {
-                let decide = decide.clone();
+                let (decide, request) = (decide.clone(), request());
                 // The call itself may panic as well.
                 let decided = async move { (decide.0)(request).await };
                 Err(Box::pin(AssertUnwindSafe(decided).catch_unwind().map(|decision| {
                     decision.unwrap_or_else(|_| Decision::reject("the callback for permissions panicked"))
                 })))
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn asked(options: &[(&str, &str)]) -> RequestPermissionRequest {
-        let options: Vec<_> =
-            options.iter().map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind})).collect();
-        serde_json::from_value(json!({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": options}))
-            .unwrap()
-    }
-
-    fn selected(options: &[(&str, &str)], decision: &Decision) -> (String, bool) {
-        let answered = answer(&asked(options), decision);
-        let response = serde_json::to_value(&answered.response).unwrap();
-        let outcome = &response["outcome"];
-        let id = outcome["optionId"].as_str().or(outcome["outcome"].as_str()).unwrap();
-        (id.to_owned(), answered.denied.is_some())
-    }
-
-    #[test]
-    fn spec_18_3_a_decision_becomes_one_of_the_options_or_cancelled() {
-        let all = [("A", "allow_always"), ("a", "allow_once"), ("R", "reject_always"), ("r", "reject_once")];
-        let reject = Decision::reject("no");
-        for (options, decision, wanted) in [
-            (&all[..], &Decision::Allow, ("a", false)),
-            (&all[..1], &Decision::Allow, ("A", false)),
-            (&all[2..], &Decision::Allow, ("r", true)),
-            (&[], &Decision::Allow, ("cancelled", true)),
-            (&all[..], &reject, ("r", true)),
-            (&all[..3], &reject, ("R", true)),
-            (&all[..2], &reject, ("cancelled", true)),
-            (&all[..], &Decision::Select("A".into()), ("A", false)),
-            (&all[..], &Decision::Select("R".into()), ("R", true)),
-            (&all[..], &Decision::Select("x".into()), ("r", true)),
-            (&all[..2], &Decision::Select("x".into()), ("cancelled", true)),
-        ] {
-            assert_eq!(
-                selected(options, decision),
-                (wanted.0.to_owned(), wanted.1),
-                "{options:?} {decision:?}"
-            );
         }
     }
 }

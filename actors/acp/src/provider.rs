@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use subagents_external::Program;
 use subagents_seam::schema::DEFAULT_ATTEMPTS;
@@ -12,6 +13,7 @@ use subagents_seam::{
 
 use crate::agent::AgentInfo;
 use crate::child::AcpChild;
+use crate::known::KnownAgent;
 use crate::mcp::McpServer;
 use crate::permission::Permission;
 
@@ -38,6 +40,7 @@ pub struct Acp {
     pub(crate) mode: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) auth_method: Option<String>,
+    pub(crate) known: Option<&'static KnownAgent>,
     pub(crate) mcp_servers: Vec<McpServer>,
     persona: bool,
     depth_limit: bool,
@@ -57,6 +60,7 @@ impl Acp {
             mode: None,
             model: None,
             auth_method: None,
+            known: None,
             mcp_servers: Vec::new(),
             persona: false,
             depth_limit: false,
@@ -135,6 +139,14 @@ impl Acp {
         self
     }
 
+    /// Says which of the known agents this is: it gets the variables of that agent's own sign-in, and, unless everything is
+    /// allowed or another mode is set, works in the mode in which that agent asks before it acts.
+    #[must_use]
+    pub fn known(mut self, agent: &'static KnownAgent) -> Self {
+        self.known = Some(agent);
+        self.pass_env(agent.pass_env)
+    }
+
     /// Hands an MCP server to each session.
     #[must_use]
     pub fn mcp_server(mut self, server: McpServer) -> Self {
@@ -195,19 +207,20 @@ impl Acp {
     ///
     /// What a start would say.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        self.program.check(cwd)
+        self.program.check(cwd, self.program.args())
     }
 
-    /// Starts the agent in `cwd`, makes a session, asks nothing, and ends it again: who it is, or the error that a
-    /// delegation would have, an unfinished sign-in included. Agents take up to some seconds for it; give it a deadline.
+    /// Starts the agent in `cwd`, makes a session, asks nothing, and ends it again within `patience` and the time that its end
+    /// takes: who it is, or the error that a delegation would have, an unfinished sign-in included. It is handed no MCP
+    /// servers, and signs in only by what its environment satisfies: nobody is asked anything. Agents take up to some seconds.
     ///
     /// Dropping the future kills the agent.
     ///
     /// # Errors
     ///
     /// What a start would say.
-    pub async fn probe(&self, cwd: &Path) -> Result<AgentInfo, ProviderFailure> {
-        self.ask_who(cwd).await
+    pub async fn probe(&self, cwd: &Path, patience: Duration) -> Result<AgentInfo, ProviderFailure> {
+        self.ask_who(cwd, patience).await
     }
 }
 

@@ -4,12 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
+use agent_client_protocol_schema::v1::CloseSessionRequest;
 use subagents_external::{Place, Program, failure};
 use subagents_process::{Exit, Secrets};
 use subagents_seam::schema::SchemaAsk;
 use subagents_seam::{
     FailureCode, Instant, Progress, ProviderFailure, StartContext, StartError, Waiting, bounded, sanitised,
 };
+use tokio::time::timeout;
 
 use crate::agent::AgentInfo;
 use crate::answer::Answer;
@@ -17,16 +19,15 @@ use crate::child::{AcpChild, Order};
 use crate::connection::{Broken, Connection, LastWords};
 use crate::handshake::{self, Refused, Wanted};
 use crate::mcp::McpServer;
-use crate::permission::Asker;
+use crate::permission::{Asker, Permission};
 use crate::provider::Acp;
+use crate::sign_in;
 use crate::turn::Turn;
 
-/// As much of stderr is kept.
-const STDERR_TAIL: usize = 8 * 1024;
-/// How long the end of an agent that did not start may take.
-const UNDO: Duration = Duration::from_secs(5);
-/// The same of one whose start was cut short, which has to fit into the grace of a cancel.
-const UNDO_QUICKLY: Duration = Duration::from_millis(1500);
+/// How much of stderr a diagnostic can hold beside its own words.
+const STDERR_TAIL: usize = 2 * 1024;
+/// How long the end of an agent that did not start may take: within the grace of a cancel.
+const UNDO: Duration = Duration::from_millis(1500);
 
 impl Acp {
     /// Starts an agent for one delegation. Where it returns an error nothing is left of it (`SPEC 18.1`).
@@ -46,8 +47,10 @@ impl Acp {
             opened = self.open(&mut connection, cx.cwd(), place, model, &mut at) => Some(opened),
             () = cx.cancelled() => None,
         };
-        let (failure, patience) = match opened {
+        let failure = match opened {
             Some(Ok((agent, session))) => {
+                let has_variable = |name: &str| self.has_variable(cx.cwd(), name);
+                let way = sign_in::way(agent.auth_methods(), self.auth_method.as_deref(), &has_variable);
                 let order = Order {
                     prompt: cx.prompt().to_text(),
                     persona: cx.persona().cloned(),
@@ -62,42 +65,81 @@ impl Acp {
                         lineage: cx.lineage().into(),
                     },
                     max_output: self.max_output,
+                    sign_in: way.map(str::to_owned),
+                    sign_in_hint: self.known.map(|known| known.sign_in),
                 };
-                let turn = Turn::new(session, Answer::new(self.max_output, connection.secrets()));
+                let secrets = connection.secrets().clone();
+                let turn = Turn::new(session, Answer::new(self.max_output, &secrets), secrets);
                 return Ok(AcpChild::new(connection, agent, turn, order));
             }
-            Some(Err(refused)) => (self.explain(refused, &mut connection, cx.cwd()).await, UNDO),
+            Some(Err(refused)) => self.explain(refused, &mut connection, cx.cwd()).await,
             None => {
+                // There is no time for manners, and nothing to lose: there was no prompt.
                 let words = connection.words_so_far().await;
-                (self.too_late(at, &words, &connection), UNDO_QUICKLY)
+                connection.kill();
+                self.too_late(at, &words, &connection)
             }
         };
         // Nothing is left of it when the start is rejected (`SPEC 18.1`).
-        if connection.end(Instant::now() + patience).await.is_leaked() {
+        if connection.end(Instant::now() + UNDO).await.is_leaked() {
             tracing::warn!(provider = %cx.provider(), "something is left of an agent whose start failed");
         }
         Err(failure.into())
     }
 
     /// Starts an agent, asks who it is, and ends it.
-    pub(crate) async fn ask_who(&self, cwd: &Path) -> Result<AgentInfo, ProviderFailure> {
+    pub(crate) async fn ask_who(&self, cwd: &Path, patience: Duration) -> Result<AgentInfo, ProviderFailure> {
+        // Nobody is to be asked anything, and nothing to be started beside the agent.
+        let mut quiet = self.clone();
+        quiet.mcp_servers.clear();
+        quiet.auth_method = None;
         let place = Place::default();
-        let mut connection = self.connect(cwd, place, "a probe")?;
+        let mut connection = quiet.connect(cwd, place, "asked who it is")?;
         let mut at = "initialize";
-        let opened = self.open(&mut connection, cwd, place, self.model.as_deref(), &mut at).await;
-        let told = match opened {
-            Ok((agent, _)) => Ok(agent),
-            Err(refused) => Err(self.explain(refused, &mut connection, cwd).await),
+        let opening = quiet.open(&mut connection, cwd, place, self.model.as_deref(), &mut at);
+        let told = match timeout(patience, opening).await {
+            Ok(Ok((agent, session))) => {
+                if agent.closes_sessions() {
+                    let asked = connection.request("session/close", CloseSessionRequest::new(session));
+                    connection.drain(Instant::now() + UNDO, asked).await;
+                }
+                Ok(agent)
+            }
+            Ok(Err(refused)) => Err(quiet.explain(refused, &mut connection, cwd).await),
+            Err(_) => {
+                let words = connection.words_so_far().await;
+                Err(quiet.too_late(at, &words, &connection))
+            }
         };
-        let _ = connection.end(Instant::now() + UNDO).await;
+        if connection.end(Instant::now() + UNDO).await.is_leaked() {
+            tracing::warn!("something is left of an agent that was asked who it is");
+        }
         told
+    }
+
+    fn has_variable(&self, cwd: &Path, name: &str) -> bool {
+        self.program.command(cwd).variable(name).is_some_and(|value| !value.is_empty())
     }
 
     /// Starts the process. `note` is for the ledger, where one is kept.
     fn connect(&self, cwd: &Path, place: Place, note: &str) -> Result<Connection, ProviderFailure> {
+        // The protocol has no way to say it.
+        if self.program.directory(cwd).to_str().is_none() {
+            let text = format!(
+                "the working directory {} is not UTF-8, which the Agent Client Protocol needs; use another",
+                self.program.directory(cwd).display()
+            );
+            return Err(ProviderFailure::new(FailureCode::CwdNotUsable, text));
+        }
         self.program.hold_host();
         let command = self.program.command(cwd).args(self.program.args()).stderr_tail(STDERR_TAIL).note(note);
-        let command = command.stdin_piped().envs(place.variables());
+        let asking = self.known.filter(|_| !matches!(self.permission, Permission::Allow));
+        // What somebody has set, here or on the host, holds.
+        let asking = asking
+            .into_iter()
+            .flat_map(|known| known.asking_env)
+            .filter(|(name, _)| !self.has_variable(cwd, name));
+        let command = command.envs(asking.copied()).stdin_piped().envs(place.variables());
         let values = self.mcp_servers.iter().flat_map(McpServer::values);
         let secrets = command.secrets().and(Secrets::of(values));
         let process = command.spawn().map_err(|error| failure(error, &secrets))?;
@@ -114,14 +156,16 @@ impl Acp {
         model: Option<&str>,
         at: &mut &'static str,
     ) -> Result<(AgentInfo, String), Refused> {
-        let command = self.program.command(cwd);
-        let has_variable = |name: &str| command.variable(name).is_some_and(|value| !value.is_empty());
+        let has_variable = |name: &str| self.has_variable(cwd, name);
+        let asks = !matches!(self.permission, Permission::Allow);
         let variables = place.variables();
         let wanted = Wanted {
             cwd: self.program.directory(cwd),
             mcp_servers: self.mcp_servers.iter().map(|server| server.to_wire(&variables)).collect(),
             needs_http: self.mcp_servers.iter().find(|server| server.is_http()).map(McpServer::name),
             auth_method: self.auth_method.as_deref(),
+            sign_in_hint: self.known.map(|known| known.sign_in),
+            asking_mode: self.known.filter(|_| asks).and_then(|known| known.asking_mode),
             mode: self.mode.as_deref(),
             model,
             has_variable: &has_variable,

@@ -6,13 +6,17 @@ use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, Meta, SessionNotification, SessionUpdate, ToolCallStatus, ToolKind,
 };
 use serde_json::{Value, value::RawValue};
+use subagents_process::Secrets;
 use subagents_seam::{Progress, Waiting, bounded, sanitised};
 
 use crate::answer::{Answer, Show};
+use crate::chunk::Chunk;
 use crate::spent::Spent;
 
-/// As many tools are known by their ids at once; what is beyond is counted only.
-const TOOLS: usize = 1024;
+/// As many tools of a turn are known by their ids, done ones among them; what is beyond is counted only.
+const TOOLS: usize = 4096;
+/// A longer id is none to be kept.
+const ID_BYTES: usize = 256;
 /// As much of a tool's name is kept.
 const NAME_BYTES: usize = 100;
 
@@ -22,17 +26,16 @@ pub(crate) struct Turn {
     session: String,
     pub(crate) answer: Answer,
     pub(crate) spent: Spent,
-    /// Those that have begun and not ended, by id.
-    tools: HashMap<String, String>,
-    /// How many updates there were that are not known here, or were not as they should be.
-    unknown: u32,
+    /// By id: the name of one that is at work, none of one that is done.
+    tools: HashMap<String, Option<String>>,
+    secrets: Secrets,
     /// The agent says, beside the protocol, that its model failed.
     failed: bool,
 }
 
 impl Turn {
-    pub(crate) fn new(session: String, answer: Answer) -> Self {
-        Self { session, answer, spent: Spent::default(), tools: HashMap::new(), unknown: 0, failed: false }
+    pub(crate) fn new(session: String, answer: Answer, secrets: Secrets) -> Self {
+        Self { session, answer, spent: Spent::default(), tools: HashMap::new(), secrets, failed: false }
     }
 
     pub(crate) fn session(&self) -> &str {
@@ -41,7 +44,7 @@ impl Turn {
 
     /// The name of a tool that is at work.
     pub(crate) fn known_tool(&self, id: &str) -> Option<&str> {
-        self.tools.get(id).map(String::as_str)
+        self.tools.get(id)?.as_deref()
     }
 
     /// Whether the model failed although the agent's stop reason does not say so.
@@ -53,13 +56,21 @@ impl Turn {
     pub(crate) fn again(&mut self, answer: Answer) {
         self.answer = answer;
         self.failed = false;
+        self.tools.clear();
+    }
+
+    /// Takes a piece of the answer.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, show: &mut Show<'_>) {
+        if *chunk.session != *self.session {
+            return show(Progress::Alive);
+        }
+        self.answer.chunk(&chunk.text, chunk.message_id.filter(|id| id.len() <= ID_BYTES), show);
     }
 
     /// Takes a `session/update`. What is not known, or not as it should be, is a sign of life.
     pub(crate) fn update(&mut self, params: Option<&RawValue>, show: &mut Show<'_>) {
         let update = params.and_then(|params| serde_json::from_str::<SessionNotification>(params.get()).ok());
         let Some(SessionNotification { session_id, update, .. }) = update else {
-            self.unknown = self.unknown.saturating_add(1);
             return show(Progress::Alive);
         };
         // Agents have sessions of their own below ours.
@@ -69,9 +80,11 @@ impl Turn {
         match update {
             SessionUpdate::AgentMessageChunk(ContentChunk { content, message_id, .. }) => {
                 let ContentBlock::Text(text) = content else { return show(Progress::Alive) };
-                self.answer.chunk(&text.text, message_id.as_ref().map(|id| &*id.0), show);
+                let id = message_id.as_ref().map(|id| &*id.0);
+                self.answer.chunk(&text.text, id.filter(|id| id.len() <= ID_BYTES), show);
             }
             SessionUpdate::AgentThoughtChunk(chunk) => {
+                self.answer.interrupt();
                 let text = if let ContentBlock::Text(text) = &chunk.content { &*text.text } else { "" };
                 show(Progress::Thought(text));
             }
@@ -109,22 +122,23 @@ impl Turn {
     /// A tool is waited for from its first word on, until it is done.
     fn tool(&mut self, id: &str, name: Option<String>, status: ToolCallStatus, show: &mut Show<'_>) {
         let over = matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
-        let known = self.tools.contains_key(id);
-        if !known && self.tools.len() < TOOLS {
+        if !self.tools.contains_key(id) {
             self.answer.interrupt();
+            let name = name.map(|name| self.secrets.mask(&name).into_owned());
             let name = name.unwrap_or_else(|| "tool".to_owned());
             show(Progress::ToolStarted(&name));
-            self.tools.insert(id.to_owned(), name);
-        }
-        if !over {
-            if known {
-                show(Progress::Alive);
+            // What is not kept is over at once.
+            if self.tools.len() >= TOOLS || id.len() > ID_BYTES {
+                return show(Progress::ToolFinished(&name));
             }
-            return;
+            self.tools.insert(id.to_owned(), Some(name));
         }
-        let Some(name) = self.tools.remove(id) else { return };
+        // One that is done may be told of again.
+        let Some(name) = self.tools.get_mut(id).filter(|_| over).and_then(Option::take) else {
+            return show(Progress::Alive);
+        };
         show(Progress::ToolFinished(&name));
-        let next = self.tools.values().next();
+        let next = self.tools.values().flatten().next();
         show(Progress::Waiting(Some(next.map_or(Waiting::Model, |name| Waiting::Tool((&**name).into())))));
     }
 
@@ -146,7 +160,7 @@ impl Turn {
 }
 
 /// What a tool may be called where people see it. A title is none: it holds what the tool was given.
-pub(crate) fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&ToolKind>) -> Option<String> {
+fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&ToolKind>) -> Option<String> {
     let claude = || meta?.get("claudeCode")?.get("toolName").and_then(Value::as_str);
     let told = name.or_else(claude).map(str::to_owned);
     // The kind as the protocol writes it.
@@ -160,13 +174,12 @@ pub(crate) fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&T
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use subagents_process::Secrets;
 
     use super::*;
 
     fn played(updates: &[Value]) -> (Turn, Vec<String>) {
         let secrets = Secrets::default();
-        let mut turn = Turn::new("s".to_owned(), Answer::new(1000, &secrets));
+        let mut turn = Turn::new("s".to_owned(), Answer::new(1000, &secrets), secrets.clone());
         let mut shown = Vec::new();
         for update in updates {
             let params = if update.get("sessionId").is_some() || !update.is_object() {
@@ -208,6 +221,7 @@ mod tests {
                 r#"Text("one ")"#,
                 "Alive",
                 r#"ToolStarted("execute")"#,
+                "Alive",
                 "Alive",
                 r#"ToolFinished("execute")"#,
                 "Waiting(Some(Model))",
@@ -261,8 +275,18 @@ mod tests {
             tool("b", "completed"),
             tool("b", "completed"),
         ]);
-        assert_eq!(shown[3], r#"Waiting(Some(Tool("read")))"#);
-        assert_eq!(shown[5], "Waiting(Some(Model))");
+        let of_it: Vec<_> = shown.iter().map(String::as_str).filter(|shown| *shown != "Alive").collect();
+        assert_eq!(
+            of_it,
+            [
+                r#"ToolStarted("read")"#,
+                r#"ToolStarted("read")"#,
+                r#"ToolFinished("read")"#,
+                r#"Waiting(Some(Tool("read")))"#,
+                r#"ToolFinished("read")"#,
+                "Waiting(Some(Model))",
+            ]
+        );
         assert_eq!(turn.known_tool("b"), None);
     }
 

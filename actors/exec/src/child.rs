@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagents_external::closed;
-use subagents_process::{Exit, Ladder, Process, Stdin, Stdout};
+use subagents_external::{closed, end};
+use subagents_process::{Exit, Process, Stdin, Stdout};
 use subagents_seam::{Child, Closed, Instant, Progress, ResultError, RunContext, SubagentResult};
 use tokio::time::timeout;
 
@@ -82,12 +82,8 @@ impl Child for ExecChild {
     }
 
     async fn close(mut self, deadline: Instant) -> Closed {
-        // A little less than there is, so that a leak can still be told.
-        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
-        if let Some(stdout) = self.stdout.take() {
-            self.process.give_back_stdout(stdout);
-        }
-        closed(&self.program, self.process.terminate(Ladder::within(left)).await)
+        let stdout = self.stdout.take();
+        closed(&self.program, end(&mut self.process, stdout, deadline).await)
     }
 }
 

@@ -114,7 +114,8 @@ impl Exec {
     ///
     /// What a start would say.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        self.program.check(cwd)
+        // Its arguments are known when there is a prompt.
+        self.program.check(cwd, &[])
     }
 
     /// Starts the program for one prompt. `note` is for the ledger, where one is kept.

@@ -1,7 +1,18 @@
-//! The end of a program, as a caller hears of it.
+//! The end of a program, and how a caller hears of it.
 
-use subagents_process::Teardown;
-use subagents_seam::Closed;
+use subagents_process::{Ladder, Process, Stdout, Teardown};
+use subagents_seam::{Closed, Instant};
+
+/// Ends a program and all that descends from it, by `deadline`. Its stdout, where it is given back, is read until then: a
+/// program that still has something to say must not find its pipe closed.
+pub async fn end(process: &mut Process, stdout: Option<Stdout>, deadline: Instant) -> Teardown {
+    // A little less than there is, so that a leak can still be told.
+    let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
+    if let Some(stdout) = stdout {
+        process.give_back_stdout(stdout);
+    }
+    process.terminate(Ladder::within(left)).await
+}
 
 /// What came of the teardown of `program`, for [`Child::close`](subagents_seam::Child::close).
 pub fn closed(program: &str, teardown: Teardown) -> Closed {

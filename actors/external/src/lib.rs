@@ -7,6 +7,6 @@ mod ending;
 mod place;
 mod program;
 
-pub use ending::closed;
+pub use ending::{closed, end};
 pub use place::Place;
 pub use program::{Program, failure};

@@ -84,14 +84,14 @@ impl Program {
         self.cwd.as_deref().unwrap_or(cwd)
     }
 
-    /// Whether a delegation in `cwd` could start it, as far as that can be known without: the file that would be run. It
+    /// Whether a delegation in `cwd` could start it with these arguments, as far as that can be known without: the file that would be run. It
     /// looks a few files up, starts nothing, and needs no runtime.
     ///
     /// # Errors
     ///
     /// What a start would say.
-    pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        let command = self.command(cwd);
+    pub fn check(&self, cwd: &Path, args: &[OsString]) -> Result<PathBuf, ProviderFailure> {
+        let command = self.command(cwd).args(args);
         command.check().map_err(|error| failure(error, &command.secrets()))
     }
 

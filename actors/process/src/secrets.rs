@@ -65,32 +65,53 @@ impl Secrets {
         Masker { secrets: self.clone(), waiting: Vec::new() }
     }
 
+    /// The first place in `bytes` that is one, or may become one with what follows; with `last` nothing follows.
+    fn find(&self, bytes: &[u8], last: bool) -> Option<Found<'_>> {
+        let begins = |byte: u8| self.0.iter().any(|(_, value)| value[0] == byte);
+        let mut places = bytes.iter().enumerate().filter(|(_, byte)| begins(**byte)).map(|(at, _)| at);
+        places.find_map(|at| {
+            let rest = &bytes[at..];
+            let becomes = |value: &[u8]| value.len() > rest.len() && value.starts_with(rest);
+            if !last && self.0.iter().any(|(_, value)| becomes(value)) {
+                return Some(Found::Beginning { at });
+            }
+            let (name, value) = self.0.iter().find(|(_, value)| rest.starts_with(value))?;
+            Some(Found::Whole { at, name, length: value.len() })
+        })
+    }
+
     /// Gives out what is decided of `bytes`; says how much of them that is. With `last` nothing follows, so it is all.
     fn scan(&self, bytes: &[u8], last: bool, out: &mut Vec<u8>) -> usize {
-        let mut at = 0;
-        while at < bytes.len() {
-            let rest = &bytes[at..];
-            let begins = |value: &[u8]| value[0] == rest[0];
-            if !self.0.iter().any(|(_, value)| begins(value)) {
-                out.push(rest[0]);
-                at += 1;
-                continue;
-            }
-            if !last && self.0.iter().any(|(_, value)| value.len() > rest.len() && value.starts_with(rest)) {
-                return at;
-            }
-            if let Some((name, value)) = self.0.iter().find(|(_, value)| rest.starts_with(value)) {
-                out.push(b'[');
-                out.extend_from_slice(name.as_bytes());
-                out.push(b']');
-                at += value.len();
-            } else {
-                out.push(rest[0]);
-                at += 1;
+        let mut done = 0;
+        loop {
+            let rest = &bytes[done..];
+            match self.find(rest, last) {
+                None => {
+                    out.extend_from_slice(rest);
+                    return bytes.len();
+                }
+                Some(Found::Beginning { at }) => {
+                    out.extend_from_slice(&rest[..at]);
+                    return done + at;
+                }
+                Some(Found::Whole { at, name, length }) => {
+                    out.extend_from_slice(&rest[..at]);
+                    out.push(b'[');
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b']');
+                    done += at + length;
+                }
             }
         }
-        at
     }
+}
+
+/// Where a secret is in some bytes.
+enum Found<'a> {
+    /// From there on they are the beginning of one.
+    Beginning { at: usize },
+    /// All of it.
+    Whole { at: usize, name: &'a str, length: usize },
 }
 
 /// Masks bytes that come in portions: what may be the beginning of a secret waits for what follows.
@@ -103,7 +124,7 @@ pub struct Masker {
 impl Masker {
     /// Takes a portion; gives what is known to be none of a secret, or is masked.
     pub fn push<'a>(&mut self, portion: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.secrets.0.is_empty() {
+        if self.waiting.is_empty() && self.secrets.find(portion, false).is_none() {
             return Cow::Borrowed(portion);
         }
         self.waiting.extend_from_slice(portion);

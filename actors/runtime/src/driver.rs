@@ -320,7 +320,7 @@ async fn cut_short(
         }
         Raced::Done(Ok(Err(overruled))) => {
             let said = if let StartError::ProviderFailed(failure) = &overruled {
-                Some(failure.to_string().into())
+                Some(format!("{failure} ({})", failure.code().as_str()).into())
             } else {
                 None
             };

@@ -5,13 +5,17 @@ use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use subagents_seam::{AgentId, DeniedCall, Details, NodeId, Progress, Truncation, Usage, Wait};
+use subagents_seam::{
+    AgentId, DeniedCall, Details, NodeId, Progress, SchemaAttempt, Truncation, Usage, Wait,
+};
 use tokio::sync::Notify;
 
 /// As much text of the answer is kept for a slow reader and for a partial answer.
 pub(crate) const TEXT_BYTES: usize = 256 * 1024;
 /// A name that a child gave is cut here.
 const NAME_BYTES: usize = 200;
+/// As many attempts at a schema are kept.
+const MOST_ATTEMPTS: usize = 100;
 /// As many denied calls are kept; the others are counted.
 const MOST_DENIED: usize = 100;
 
@@ -36,6 +40,8 @@ struct Folded {
     /// The end of the answer's text; its first byte is `text_total - text.len()` bytes into it.
     text: String,
     text_total: u64,
+    /// Where the answer begins in all the text: what was before it did not match a schema.
+    answer_start: u64,
     messages: u32,
     thoughts: u64,
     tool_calls: u64,
@@ -43,6 +49,7 @@ struct Folded {
     denied_calls: u64,
     /// The first of them.
     denied: Vec<DeniedCall>,
+    attempts: Vec<SchemaAttempt>,
     wait: Option<(Wait, u64)>,
     usage: Option<Box<Usage>>,
     process: Option<Process>,
@@ -68,6 +75,7 @@ impl Live {
             }
             Progress::ToolFinished(_) => folded.wait = None,
             Progress::Plan => folded.plans += 1,
+            Progress::SchemaAttempt(attempt) => folded.begin_again(attempt),
             Progress::Denied { tool, reason } => {
                 folded.denied_calls += 1;
                 if folded.denied.len() < MOST_DENIED {
@@ -116,9 +124,12 @@ impl Live {
 
     pub(crate) fn shown(&self) -> Shown {
         let folded = self.folded();
-        let kept = folded.text.len() as u64;
+        let first = folded.text_total - folded.text.len() as u64;
+        let start = usize::try_from(folded.answer_start.saturating_sub(first)).unwrap_or(usize::MAX);
+        let text = &folded.text[folded.text.ceil_char_boundary(start.min(folded.text.len()))..];
+        let (kept, total) = (text.len() as u64, folded.text_total - folded.answer_start);
         let mut details = Details::default();
-        details.truncated = (kept < folded.text_total).then(|| Truncation::new(kept, folded.text_total));
+        details.truncated = (kept < total).then(|| Truncation::new(kept, total));
         details.messages = (folded.messages > 0).then_some(folded.messages);
         details.tool_calls = counted(folded.tool_calls);
         details.thoughts = counted(folded.thoughts);
@@ -127,11 +138,24 @@ impl Live {
         if folded.denied_calls > folded.denied.len() as u64 {
             details.denied_total = counted(folded.denied_calls);
         }
-        Shown { text: folded.text.clone(), usage: folded.usage.as_deref().cloned(), details }
+        details.schema_attempts.clone_from(&folded.attempts);
+        Shown { text: text.to_owned(), usage: folded.usage.as_deref().cloned(), details }
     }
 }
 
 impl Folded {
+    /// Readers see where one answer ends and the next begins.
+    fn begin_again(&mut self, attempt: &SchemaAttempt) {
+        if !self.text.is_empty() {
+            self.add_text("\n\n");
+        }
+        self.answer_start = self.text_total;
+        self.messages = 0;
+        if self.attempts.len() < MOST_ATTEMPTS {
+            self.attempts.push(attempt.clone());
+        }
+    }
+
     fn add_text(&mut self, text: &str) {
         self.text_total += text.len() as u64;
         let text = if text.len() > TEXT_BYTES {
@@ -260,7 +284,35 @@ impl fmt::Debug for ProgressStream {
 #[cfg(test)]
 mod tests {
     use super::{Live, MOST_DENIED, TEXT_BYTES};
-    use subagents_seam::Progress;
+    use subagents_seam::{Progress, SchemaAttempt, Truncation};
+
+    #[test]
+    fn what_did_not_match_a_schema_is_no_part_of_the_answer_that_follows() {
+        let live = Live::default();
+        let attempt = SchemaAttempt::default();
+        for part in [Progress::Message, Progress::Text("three"), Progress::SchemaAttempt(&attempt)] {
+            live.take_in(part, 1);
+        }
+        assert_eq!((live.shown().text, live.shown().details.messages), (String::new(), None));
+        for part in [Progress::Message, Progress::Text("{\"n\"")] {
+            live.take_in(part, 1);
+        }
+        let shown = live.shown();
+        assert_eq!(
+            (&*shown.text, shown.details.messages, shown.details.truncated),
+            ("{\"n\"", Some(1), None)
+        );
+        assert_eq!(shown.details.schema_attempts.len(), 1);
+        assert_eq!(live.folded().text, "three\n\n{\"n\"");
+        // Also where the flood of the first has pushed its own beginning out.
+        live.take_in(Progress::Text(&"x".repeat(10 * TEXT_BYTES)), 1);
+        live.take_in(Progress::SchemaAttempt(&attempt), 1);
+        live.take_in(Progress::Text("y"), 1);
+        assert_eq!((&*live.shown().text, live.shown().details.truncated), ("y", None));
+        live.take_in(Progress::Text(&"z".repeat(10 * TEXT_BYTES)), 1);
+        let truncated = live.shown().details.truncated.expect("cut");
+        assert_eq!(truncated, Truncation::new(truncated.kept_bytes, 10 * TEXT_BYTES as u64 + 1));
+    }
 
     #[test]
     fn k08_a_flood_of_text_is_bounded_and_counted() {

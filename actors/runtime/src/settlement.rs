@@ -138,6 +138,9 @@ fn complete(result: &mut SubagentResult, shown: Shown) {
     said.tool_calls = said.tool_calls.or(seen.tool_calls);
     said.thoughts = said.thoughts.or(seen.thoughts);
     said.plans = said.plans.or(seen.plans);
+    if said.schema_attempts.is_empty() {
+        said.schema_attempts = seen.schema_attempts;
+    }
     if said.denied_calls.is_empty() {
         said.denied_calls = seen.denied_calls;
         said.denied_total = said.denied_total.or(seen.denied_total);

@@ -1,6 +1,6 @@
 //! Signs of life on the way from a child to its caller.
 
-use crate::Usage;
+use crate::{SchemaAttempt, Usage};
 use std::sync::Arc;
 
 /// One sign of life. Each resets the idle deadline.
@@ -29,6 +29,9 @@ pub enum Progress<'a> {
         /// Who denied it, or what.
         reason: &'a str,
     },
+    /// What it has said since the last attempt did not match the output schema; what follows is another answer. Kept for the
+    /// result's details (the first hundred), however the run ends.
+    SchemaAttempt(&'a SchemaAttempt),
     /// The child made a plan or changed it; it is counted.
     Plan,
     /// The child waits for something, or for nothing in particular any more.

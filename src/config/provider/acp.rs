@@ -6,7 +6,7 @@ use crate::config::{
     nearest,
     section::{self, Section, Wrong, quoted},
 };
-use std::{fmt, num::NonZeroU32, path::Path};
+use std::{fmt, num::NonZeroU32, str::FromStr};
 use subagents_acp::{Acp, KnownAgent, McpServer, Permission};
 
 /// What only an agent has.
@@ -45,11 +45,18 @@ impl Policy {
     }
 
     fn read(item: &Item) -> Result<Self, Wrong> {
-        let text = section::text(item)?;
+        section::text(item)?.parse().map_err(|why: String| item.wrong(why))
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
         let names = Self::ALL.map(Self::as_str);
         Self::ALL.into_iter().find(|policy| policy.as_str() == text).ok_or_else(|| {
-            let near = nearest(&text, &names).map(|near| format!("did you mean `{near}`?"));
-            item.wrong(near.unwrap_or_else(|| format!("it is one of {}", quoted(&names))))
+            let near = nearest(text, &names).map(|near| format!("did you mean `{near}`?"));
+            near.unwrap_or_else(|| format!("it is one of {}", quoted(&names)))
         })
     }
 }
@@ -98,9 +105,10 @@ impl AcpConfig {
     }
 }
 
-/// The known agent that a command starts, by the name of its program.
+/// The known agent that a command starts, by the name of its program: only a name that is looked for on `PATH`, since a path
+/// may lead to anything.
 pub(super) fn known_by_program(command: &[String]) -> Option<&'static KnownAgent> {
-    let program = Path::new(command.first()?).file_name()?.to_str()?;
+    let program = command.first()?;
     subagents_acp::KNOWN_AGENTS.iter().find(|agent| agent.command[0] == program)
 }
 

@@ -69,7 +69,8 @@ impl Script {
         self.reply(json!({"stopReason": reason}))
     }
 
-    /// Writes a message. `"$id"` in it is the id of what was expected last, `$prompt` in a text is the last prompt.
+    /// Writes a message. `"$id"` in it is the id of what was expected last; in a text, `$prompt` is the last prompt, `$all` what
+    /// the expected messages brought, and `$outcome` the last answer to a question.
     pub(crate) fn say(self, message: Value) -> Self {
         self.step(json!({"say": message}))
     }
@@ -86,25 +87,13 @@ impl Script {
 
     /// Tells an update of its session.
     pub(crate) fn update(self, update: Value) -> Self {
-        self.update_times(update, 1)
-    }
-
-    /// Tells it so many times.
-    pub(crate) fn update_times(self, update: Value, times: u64) -> Self {
         let params = json!({"sessionId": SESSION, "update": update});
-        self.step(
-            json!({"say": {"jsonrpc": "2.0", "method": "session/update", "params": params}, "times": times}),
-        )
+        self.say(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
     }
 
     /// A chunk of its answer.
     pub(crate) fn chunk(self, text: &str) -> Self {
         self.update(chunk(text))
-    }
-
-    /// The same chunk, so many times.
-    pub(crate) fn chunk_times(self, text: &str, times: u64) -> Self {
-        self.update_times(chunk(text), times)
     }
 
     /// A tool begins, or is at this state.
@@ -153,7 +142,12 @@ impl Script {
         self.step(json!({"exit": code}))
     }
 
-    /// Goes through these steps for ever: one turn after the other.
+    /// Goes through these steps so many times.
+    pub(crate) fn repeat(self, times: u64, steps: Self) -> Self {
+        self.step(json!({"repeat": steps.0, "times": times}))
+    }
+
+    /// Goes through these steps for ever.
     pub(crate) fn forever(self, steps: Self) -> Self {
         self.step(json!({"forever": steps.0}))
     }
@@ -193,7 +187,8 @@ fn plays_its_script() {
     };
     let steps: Vec<Value> = serde_json::from_str(&script).expect("a script");
     let stdout = File::options().write(true).open("/dev/fd/3").expect("the protocol's stdout");
-    let mut player = Player { stdout, id: Value::Null, prompt: String::new(), outcome: String::new() };
+    let mut player =
+        Player { stdout, id: Value::Null, prompt: String::new(), told: Vec::new(), outcome: String::new() };
     player.play(&steps);
     while Player::read().is_some() {}
     std::process::exit(0);
@@ -203,6 +198,8 @@ struct Player {
     stdout: File,
     id: Value,
     prompt: String,
+    /// What the expected messages brought.
+    told: Vec<String>,
     outcome: String,
 }
 
@@ -245,6 +242,11 @@ impl Player {
                     std::process::Command::new("sh").arg("-c").arg(script.as_str().expect("a script")).exec();
                 unreachable!("there is no shell: {error}");
             }
+            ("repeat", steps) => {
+                for _ in 0..times {
+                    self.play(steps.as_array().expect("steps"));
+                }
+            }
             ("forever", steps) => loop {
                 self.play(steps.as_array().expect("steps"));
             },
@@ -255,9 +257,11 @@ impl Player {
     fn filled(&self, message: &Value) -> String {
         let prompt = Value::from(&*self.prompt).to_string();
         let message = message.to_string().replace("\"$id\"", &self.id.to_string());
+        let quoted = |text: &str| text.replace('\\', "").replace('"', "'");
         message
             .replace("$prompt", prompt.trim_matches('"'))
-            .replace("$outcome", &self.outcome.replace('"', "'"))
+            .replace("$outcome", &quoted(&self.outcome))
+            .replace("$all", &quoted(&self.told.concat()))
     }
 
     fn write(&mut self, line: &str, times: u64) {
@@ -286,6 +290,7 @@ impl Player {
             if let Some(id) = message.get("id") {
                 self.id = id.clone();
             }
+            self.told.push(message["params"].to_string());
             if let Some(blocks) = message["params"]["prompt"].as_array() {
                 let texts = blocks.iter().filter_map(|block| block["text"].as_str());
                 self.prompt = texts.collect::<Vec<_>>().join("|");

@@ -165,7 +165,8 @@ async fn c09_a_cancel_that_races_the_end_settles_once() {
         }
         assert_eq!(ended, 1);
     }
-    assert_eq!(completed + aborted, RUNS);
+    // It is a race, and each has won it.
+    assert!(completed > 0 && aborted > 0, "{completed} completed, {aborted} were cancelled");
     host.end().await;
 }
 

@@ -127,3 +127,36 @@ async fn spec_18_5_an_agent_that_hears_nothing_is_killed_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     host.end().await;
 }
+
+#[tokio::test]
+async fn d06_an_exit_ends_the_turn_although_a_descendant_holds_the_pipe() {
+    let holder = "setsid sleep 1000 >/dev/null 2>&1 &";
+    for (script, at_start) in [
+        (Script::prompted().chunk("part").run(holder).exit(3), false),
+        (Script::bare().expect("initialize").run(holder).exit(3), true),
+    ] {
+        let host = Host::of(&script);
+        let begun = Instant::now();
+        if at_start {
+            let error = host.refusal(host.ask("x")).await;
+            assert_eq!(error.code(), "EXITED_BEFORE_READY", "{error}");
+        } else {
+            let result = host.delegate("x").await;
+            assert_eq!((category(&result), result.text()), ("exited", "part".to_owned()), "{result:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        host.end().await;
+    }
+}
+
+#[tokio::test]
+async fn b02_a_closed_stdin_is_the_end_of_a_conversation_too() {
+    let host = Host::of(&Script::opened().become_shell("exec 0<&-; exec sleep 1000"));
+    let begun = Instant::now();
+    let result = host.delegated(host.ask(&"x".repeat(1_000_000))).await;
+    let found = (&result.stop_reason, category(&result));
+    assert_eq!(found, (&StopReason::Error, "transport-closed"), "{result:?}");
+    assert!(result.diagnostic.as_ref().expect("why").text().contains("closed its stdin"), "{result:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    host.end().await;
+}

@@ -177,19 +177,14 @@ async fn a_callback_may_refuse_with_a_reason_or_panic_and_the_agent_goes_on() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_permission_is_seen_waiting_and_can_be_cancelled() {
-    // It asks, and goes on talking while it waits for the answer, which never comes.
-    let host = Host::with(
-        Script::prompted()
-            .chunk("up")
-            .say(json!({"jsonrpc": "2.0", "id": "p", "method": "session/request_permission", "params": {
-                "sessionId": "the-session", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []}}))
-            .chunk(", talking")
-            .expect("session/cancel")
-            .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "cancelled"}}))
-            .acp()
-            .permission(Permission::ask(|_| std::future::pending())),
-    );
+async fn what_waits_for_a_permission_is_seen_waiting_and_a_cancel_answers_it() {
+    // As real agents do, it ends its turn when its question is answered, and not before.
+    let script = Script::prompted()
+        .chunk("up")
+        .ask(json!("p"), &ALL)
+        .chunk(", outcome $outcome")
+        .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "cancelled"}}));
+    let host = Host::with(script.acp().permission(Permission::ask(|_| std::future::pending())));
     let run = host.start().await;
     let waits = || {
         let tree = host.service.tree();
@@ -202,11 +197,20 @@ async fn what_waits_for_a_permission_is_seen_waiting_and_can_be_cancelled() {
         }
     })
     .await;
+    let begun = tokio::time::Instant::now();
     run.cancel(CancelCause::REQUESTED);
     let result = within("a result", run.result()).await.expect("a value");
-    assert_eq!(result.text(), "up, talking");
+    assert!(result.text().contains("'outcome':'cancelled'"), "{result:?}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     run.dispose().await.expect("nothing is left");
     host.end().await;
+}
+
+#[tokio::test]
+async fn f02_an_option_of_a_kind_that_is_new_does_not_keep_the_policy_from_being_asked() {
+    let result = outcome(None, &[("session", "allow_session"), ("no", "reject_once")]).await;
+    assert!(result.text().contains("'optionId':'no'"), "{}", result.text());
+    assert_eq!(result.details.denied_calls.len(), 1);
 }
 
 #[tokio::test]
@@ -218,6 +222,7 @@ async fn a_question_that_is_none_is_refused_and_too_many_at_once_are_too() {
     let host = Host::of(&script);
     let result = host.delegate("x").await;
     assert!(result.text().contains("-32602"), "{}", result.text());
+    assert_eq!(result.details.denied_calls[0].reason, "its question could not be read");
     host.end().await;
 
     let question = |id: u64| {
@@ -232,6 +237,6 @@ async fn a_question_that_is_none_is_refused_and_too_many_at_once_are_too() {
         .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}));
     let host = Host::with(script.acp().permission(Permission::ask(|_| std::future::pending())));
     let result = host.delegate("x").await;
-    assert_eq!(result.details.denied_calls[0].reason, "64 questions are open already", "{result:?}");
+    assert_eq!(result.details.denied_calls[0].reason, "64 of its questions are open already", "{result:?}");
     host.end().await;
 }

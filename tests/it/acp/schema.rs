@@ -2,8 +2,8 @@
 
 use super::{Script, support::Host};
 use serde_json::{Value, json};
-use std::{num::NonZeroU32, sync::Arc};
-use subagents::{StartRequest, StopReason, SubagentResult};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use subagents::{Deadlines, StartRequest, StopReason, SubagentResult};
 
 fn schema() -> Value {
     json!({
@@ -154,5 +154,23 @@ async fn a_depth_is_limited_where_the_agent_keeps_to_it_and_refused_elsewhere() 
     host.end().await;
     let host = Host::of(&script);
     assert_eq!(host.refusal(host.ask("x").max_depth(3)).await.code(), "UNSUPPORTED_CAPABILITY");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn g01_a_run_that_is_cut_in_a_later_attempt_shows_those_before_it_and_its_own_words_alone() {
+    let script = Script::opened()
+        .expect("session/prompt")
+        .chunk("three")
+        .reply(json!({"stopReason": "end_turn", "usage": {"inputTokens": 10, "outputTokens": 1}}))
+        .expect("session/prompt")
+        .chunk("{\"n\"")
+        .become_shell("sleep 1000");
+    let host = Host::of(&script);
+    let deadlines = Deadlines::new().total(Duration::from_millis(700));
+    let result = host.delegated(asking(&host).deadlines(deadlines)).await;
+    assert_eq!((&result.stop_reason, result.text()), (&StopReason::TimedOut, "{\"n\"".to_owned()));
+    assert_eq!((result.details.schema_attempts.len(), result.details.messages), (1, Some(1)));
+    assert_eq!(result.usage.as_ref().and_then(|usage| usage.input_tokens), Some(10));
     host.end().await;
 }

@@ -6,10 +6,10 @@ use super::{
     support::{Host, played, within},
 };
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, time::Duration};
 use subagents::{
     Acp, AgentOptions, CancellationToken, Deadlines, Event, EventStream, StartError, StopReason,
-    acp::McpServer,
+    acp::{KnownAgent, McpServer, Permission},
 };
 use tokio::time::Instant;
 
@@ -166,13 +166,16 @@ async fn a05_a_missing_interpreter_is_told_with_its_words_and_the_path() {
 #[tokio::test]
 async fn a08_an_exit_during_initialize_fails_at_once_and_leaves_nothing() {
     let host = Host::of(&Script::bare().expect("initialize").stderr("no such session").exit(1));
+    let mut quickest = Duration::MAX;
     for _ in 0..20 {
         let begun = Instant::now();
         let error = host.refusal(host.ask("x")).await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        quickest = quickest.min(begun.elapsed());
         assert_eq!(error.code(), "EXITED_BEFORE_READY");
         assert!(error.to_string().contains("no such session"), "{error}");
     }
+    // A busy machine may take its time now and then; it never waits for a deadline.
+    assert!(quickest < Duration::from_millis(200), "{quickest:?}");
     assert_eq!(host.mark.alive(), [""; 0]);
     host.end().await;
 }
@@ -282,13 +285,17 @@ async fn mode_and_model_are_set_before_the_first_prompt_or_fail_the_start() {
         .expect("session/set_config_option")
         .reply(json!({"configOptions": []}))
         .expect("session/prompt")
-        .chunk("set")
+        .chunk("$all")
         .stop("end_turn");
     let host = Host::with(script.acp().mode("plan").model("small"));
-    assert_eq!(host.delegate("x").await.text(), "set");
+    let told = host.delegate("x").await.text();
+    for part in ["'modeId':'plan'", "'configId':'llm'", "'value':'small'"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
     // A request may ask for another model.
     let large = host.ask("x").agent_options(AgentOptions::new().model("large"));
-    assert_eq!(host.delegated(large).await.text(), "set");
+    let told = host.delegated(large).await.text();
+    assert!(told.contains("'value':'large'") && !told.contains("'value':'small'"), "{told}");
     let none = host.ask("x").agent_options(AgentOptions::new().model("huge"));
     let error = host.refusal(none).await;
     assert_eq!(error.code(), "PROVIDER_FAILED");
@@ -305,17 +312,45 @@ async fn mode_and_model_are_set_before_the_first_prompt_or_fail_the_start() {
 }
 
 #[tokio::test]
+async fn a_known_agent_asks_before_it_acts_unless_everything_is_allowed() {
+    let codex = KnownAgent::named("codex-acp").expect("it is known");
+    let session = |modes: Value| {
+        let session = json!({"sessionId": SESSION, "modes": {"availableModes": modes}});
+        Script::initialized().expect("session/new").reply(session)
+    };
+    let modes = json!([{"id": "auto"}, {"id": "read-only"}]);
+    let prompted = |script: Script| script.expect("session/prompt").chunk("$all").stop("end_turn");
+    let careful = prompted(session(modes.clone()).expect("session/set_mode").reply(json!({})));
+    // A mode that is set holds, and an agent that has none of that name has its own ways.
+    for (acp, mode) in [
+        (careful.acp().known(codex), Some("read-only")),
+        (careful.acp().known(codex).mode("auto"), Some("auto")),
+        (prompted(session(modes)).acp().known(codex).permission(Permission::Allow), None),
+        (prompted(session(json!([{"id": "other"}]))).acp().known(codex), None),
+    ] {
+        let host = Host::with(acp);
+        let told = host.delegate("x").await.text();
+        assert_eq!(told.contains("modeId"), mode.is_some(), "{told}");
+        assert!(mode.is_none_or(|mode| told.contains(&format!("'modeId':'{mode}'"))), "{told}");
+        host.end().await;
+    }
+}
+
+#[tokio::test]
 async fn mcp_servers_are_handed_over_where_the_agent_can_use_them() {
-    let told =
-        Script::initialized().step(json!({"expect": "session/new"})).reply(json!({"sessionId": SESSION}));
-    let host = Host::with(
-        told.expect("session/prompt").chunk("ok").stop("end_turn").acp().mcp_server(McpServer::stdio(
-            "files",
-            "/bin/files",
-            ["x"],
-        )),
-    );
-    assert_eq!(host.delegate("x").await.text(), "ok");
+    let script = Script::prompted().chunk("$all").stop("end_turn");
+    let files = McpServer::stdio("files", "/bin/files", ["--ro"]).with("ROOT", "/srv");
+    let host = Host::with(script.acp().mcp_server(files));
+    let told = host.delegate("x").await.text();
+    for part in [
+        "'name':'files'",
+        "'command':'/bin/files'",
+        "'args':['--ro']",
+        "{'name':'ROOT','value':'/srv'}",
+        "{'name':'SUBAGENTS_DEPTH','value':'1'}",
+    ] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
     host.end().await;
     let host = Host::with(Script::prompted().acp().mcp_server(McpServer::http("web", "http://127.0.0.1:9")));
     let error = host.refusal(host.ask("x")).await;
@@ -324,15 +359,98 @@ async fn mcp_servers_are_handed_over_where_the_agent_can_use_them() {
 }
 
 #[tokio::test]
+async fn a_directory_that_the_protocol_cannot_name_is_refused_before_there_is_an_agent() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let odd = temp.path().join(OsString::from_vec(b"caf\xe9".to_vec()));
+    std::fs::create_dir(&odd).expect("it can be made");
+    let host = Host::with(Script::prompted().acp().cwd(&odd));
+    let error = host.refusal(host.ask("x")).await;
+    assert_eq!(error.code(), "CWD_NOT_USABLE");
+    assert!(error.to_string().contains("not UTF-8"), "{error}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn a_start_that_is_cut_short_is_undone_within_a_short_grace_and_says_why() {
+    let stubborn = "trap '' TERM; while :; do sleep 0.05; done";
+    let host = Host::of(&Script::initialized().expect("session/new").become_shell(stubborn));
+    let deadlines =
+        Deadlines::new().start(Duration::from_millis(400)).cancel_grace(Duration::from_millis(300));
+    let error = host.refusal(host.ask("x").deadlines(deadlines)).await;
+    assert_eq!(error.code(), "START_TIMEOUT");
+    assert!(error.to_string().contains("no answer to session/new"), "{error}");
+    assert_eq!(host.mark.alive(), [""; 0], "it is gone when the start is refused");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_long_stderr_is_told() {
+    let words = format!("{}the cause", "a line of a stack trace\n".repeat(400));
+    let host = Host::of(&Script::bare().raw("Welcome!").expect("initialize").stderr(&words).exit(1));
+    let error = host.refusal(host.ask("x")).await.to_string();
+    assert!(error.contains("Welcome!") && error.contains("the cause"), "{error}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn a07_a_sign_in_that_is_wanted_with_the_first_prompt_is_done_once() {
+    let methods =
+        json!([{"id": "key", "name": "API key", "type": "env_var", "vars": [{"name": "SCRIPTED_KEY"}]}]);
+    let wanted = |message: &str| json!({"code": -32000, "message": message});
+    let late = Script::bare()
+        .expect("initialize")
+        .reply(json!({"protocolVersion": 1, "authMethods": methods}))
+        .expect("session/new")
+        .reply(json!({"sessionId": SESSION}))
+        .expect("session/prompt")
+        .fail(wanted("Please run /login"));
+    let tried = late.clone().expect("authenticate").reply(json!({})).expect("session/prompt");
+    let key = |script: &Script| script.acp().env("SCRIPTED_KEY", "a key of the agent");
+
+    let host = Host::with(key(&tried.clone().chunk("in: $prompt").stop("end_turn")));
+    assert_eq!(host.delegate("hello").await.text(), "in: hello");
+    host.end().await;
+    for acp in [late.acp(), key(&tried.fail(wanted("still")))] {
+        let host = Host::with(acp);
+        let result = host.delegate("x").await;
+        let diagnostic = result.diagnostic.clone().expect("why");
+        assert_eq!(diagnostic.category(), "auth-required");
+        assert!(diagnostic.text().contains("key (API key, by SCRIPTED_KEY)"), "{diagnostic}");
+        host.end().await;
+    }
+}
+
+#[tokio::test]
 async fn an_agent_is_asked_who_it_is() {
-    let acp = Script::opened().acp();
-    let agent = within("an answer", acp.probe(&std::env::temp_dir())).await.expect("it works");
+    let long = Duration::from_secs(10);
+    // It is handed no servers, and its session is closed where it offers that.
+    let temp = tempfile::tempdir().expect("a folder");
+    let marker = temp.path().join("closed");
+    let script = Script::bare()
+        .expect("initialize")
+        .reply(json!({
+            "protocolVersion": 1,
+            "agentInfo": {"name": "scripted", "version": "1.0"},
+            "agentCapabilities": {"sessionCapabilities": {"close": {}}},
+        }))
+        .expect("session/new")
+        .reply(json!({"sessionId": SESSION}))
+        .expect("session/close")
+        .run(&format!("touch {}", marker.display()))
+        .reply(json!({}));
+    let acp = script.acp().mcp_server(McpServer::http("web", "http://127.0.0.1:9"));
+    let agent = within("an answer", acp.probe(&std::env::temp_dir(), long)).await.expect("it works");
     assert_eq!((agent.to_string().as_str(), agent.version()), ("scripted 1.0", Some("1.0")));
-    let broken = Script::bare().expect("initialize").exit(3).acp();
-    let error = within("an answer", broken.probe(&std::env::temp_dir())).await.expect_err("it does not work");
-    assert_eq!(error.code().as_str(), "EXITED_BEFORE_READY");
-    let absent = Acp::new("no-such-agent");
-    assert_eq!(absent.probe(&std::env::temp_dir()).await.expect_err("absent").code().as_str(), "NOT_ON_PATH");
+    assert!(marker.exists());
+    let fails = async |acp: Acp, patience| {
+        within("an answer", acp.probe(&std::env::temp_dir(), patience)).await.expect_err("it does not work")
+    };
+    let broken = fails(Script::bare().expect("initialize").exit(3).acp(), long).await;
+    assert_eq!(broken.code().as_str(), "EXITED_BEFORE_READY");
+    assert_eq!(fails(Acp::new("no-such-agent"), long).await.code().as_str(), "NOT_ON_PATH");
+    let slow = Acp::new("sh").args(["-c", "echo wait >&2; exec sleep 1000"]);
+    let slow = fails(slow, Duration::from_millis(300)).await.to_string();
+    assert!(slow.contains("no answer to initialize") && slow.contains("wait"), "{slow}");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use super::{
     Script,
-    agent::chunk,
     support::{Host, category, played},
 };
 use serde_json::json;
@@ -145,14 +144,20 @@ async fn usage_and_cost_are_told_where_the_agent_tells_them() {
 }
 
 #[tokio::test]
-async fn b01_an_agent_that_never_begins_is_timed_out_and_ended() {
-    let host = Host::of(&Script::prompted().chunk("half").become_shell("sleep 1000"));
+async fn b01_an_agent_that_is_silent_for_ever_is_timed_out_and_ended() {
+    for said in ["", "half"] {
+        silent(said).await;
+    }
+}
+
+async fn silent(said: &str) {
+    let host = Host::of(&Script::prompted().chunk(said).become_shell("sleep 1000"));
     let deadlines = Deadlines::new().idle(Duration::from_millis(500));
     let begun = tokio::time::Instant::now();
     let run = host.service.start("agent", host.ask("x").deadlines(deadlines)).await.expect("it starts");
     let result = run.result().await.expect("a value");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!((&result.stop_reason, result.text()), (&StopReason::TimedOut, "half".to_owned()));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!((&result.stop_reason, result.text()), (&StopReason::TimedOut, said.to_owned()));
     run.dispose().await.expect("nothing is left");
     assert_eq!(host.mark.alive(), [""; 0]);
     // The parent goes on.
@@ -170,7 +175,9 @@ async fn b19_a_last_message_without_an_end_is_timed_out_with_all_of_it() {
 
 #[tokio::test]
 async fn a_long_answer_is_cut_and_says_so_and_a_flood_ends_the_agent() {
-    let flood = Script::prompted().update_times(chunk("0123456789"), 1000).stop("end_turn");
+    let flood = Script::prompted()
+        .repeat(500, Script::bare().chunk("0123456789").chunk("abcdefghij"))
+        .stop("end_turn");
     let host = Host::with(flood.acp().max_output(95));
     let result = host.delegate("x").await;
     assert_eq!((&result.stop_reason, result.text().len()), (&StopReason::Completed, 95));
@@ -178,10 +185,21 @@ async fn a_long_answer_is_cut_and_says_so_and_a_flood_ends_the_agent() {
     assert_eq!((truncated.kept_bytes, truncated.total_bytes), (95, 10_000));
     host.end().await;
 
-    let endless = Script::prompted().forever(Script::bare().update(chunk("again and again")));
+    let endless =
+        Script::prompted().forever(Script::bare().chunk("again and again").chunk(", and once more"));
     let host = Host::with(endless.acp().max_total_output(100_000));
     let result = host.delegate("x").await;
     assert_eq!((&result.stop_reason, category(&result)), (&StopReason::Error, "output-limit"));
     assert!(result.text().starts_with("again and again"));
     host.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_says_the_same_without_end_is_ended() {
+    let endless = Script::prompted().chunk("Let me see. ").forever(Script::bare().chunk("this text ne"));
+    let result = played(&endless).await;
+    assert_eq!((&result.stop_reason, category(&result)), (&StopReason::Error, "output-limit"));
+    let text = result.diagnostic.as_ref().expect("why").text();
+    assert!(text.contains("the same 200 times in a row"), "{text}");
+    assert!(result.text().len() < 10_000, "{}", result.text().len());
 }

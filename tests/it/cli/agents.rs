@@ -153,7 +153,7 @@ fn what_an_agent_may_do_is_said_by_an_option_or_the_configuration() {
     assert!(outcome(run(&[])));
     assert!(!outcome(run(&["--permission", "reject"])));
     for (args, told) in [
-        (&["run", "x", "--permission", "maybe", "--", "cat"][..], "reject or allow"),
+        (&["run", "x", "--permission", "maybe", "--", "cat"][..], "it is one of `reject`, `allow`"),
         (&["run", "x", "--permission", "allow", "--", "cat"], "--permission is for agents that ask"),
     ] {
         let ended = here.subagents(args).end();
