@@ -63,7 +63,7 @@ fn play_all(arguments: &Arguments) -> ExitCode {
         match Installed::look(&agent) {
             Installed::Here(folder) => here.push((agent, folder)),
             Installed::AtAnotherPin => {
-                missing.push((format!("{} (installed at another pin)", agent.name), required))
+                missing.push((format!("{} (installed at another pin)", agent.name), required));
             }
             Installed::No => missing.push((agent.name, required)),
         }
@@ -81,12 +81,13 @@ fn play_all(arguments: &Arguments) -> ExitCode {
     if !missing.is_empty() {
         println!("peers: not installed, and passed over: {names}");
     }
-    let scenarios: Vec<_> = SCENARIOS
-        .iter()
-        .filter(|scenario| {
-            arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
-        })
-        .collect();
+    let scenarios = SCENARIOS.iter().filter(|scenario| {
+        arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
+    });
+    // The recorder in between would be the first process.
+    let scenarios =
+        scenarios.filter(|scenario| arguments.record.is_none() || scenario.name != "killed-first");
+    let scenarios: Vec<_> = scenarios.collect();
     let record =
         arguments.record.as_deref().map(|folder| std::path::absolute(folder).unwrap_or(folder.into()));
     if let Some(Err(error)) = record.as_deref().map(std::fs::create_dir_all) {
@@ -130,7 +131,9 @@ fn play_all(arguments: &Arguments) -> ExitCode {
 }
 
 fn file(folder: &std::path::Path, agent: &Agent, scenario: &Scenario) -> PathBuf {
-    folder.join(format!("{}-{}.jsonl", agent.name, scenario.name))
+    // Of a crowd, each records for itself.
+    let process = if scenario.name == "crowd" { "-%p" } else { "" };
+    folder.join(format!("{}-{}{process}.jsonl", agent.name, scenario.name))
 }
 
 /// As it goes.

@@ -15,9 +15,9 @@ use subagents_testkit::model::FakeModel;
 use tokio::time::{sleep, timeout};
 
 /// Nothing that has to come takes that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The start of many at once, on a machine with few cores.
-const START: Duration = Duration::from_secs(300);
+const START: Duration = Duration::from_mins(5);
 /// An agent whose model fails is given up after so long without a sign of life, or in all.
 const FAILING_IDLE: Duration = Duration::from_secs(12);
 const FAILING_TOTAL: Duration = Duration::from_secs(20);
@@ -141,7 +141,7 @@ impl Play<'_> {
             "refused" => fact(!made.exists(), "the refused tool has run".to_owned()),
             "allowed" => fact(made.exists(), "the allowed tool has not run".to_owned()),
             "cancel-stream" | "cancel-tool" => {
-                fact(settled < GRACE.mul_f64(0.9), format!("the cancel was not answered in {settled:?}"))
+                fact(settled < GRACE.mul_f64(0.9), format!("the cancel was not answered in {settled:?}"));
             }
             "schema-met" => {
                 fact(
@@ -184,10 +184,12 @@ impl Play<'_> {
         match self.scenario.name {
             "cancel-stream" => {
                 said(run, "after word ").await?;
+                seen(hall, "")?;
                 run.cancel(CancelCause::requested("the suite"));
             }
             "cancel-tool" => {
                 until("the tool runs", || started.exists()).await?;
+                until("the tool's process is seen", || seen(hall, "tail -f /dev/null ").is_ok()).await?;
                 run.cancel(CancelCause::requested("the suite"));
             }
             "killed" => {
@@ -268,6 +270,13 @@ fn told(result: &SubagentResult) -> String {
         result.diagnostic.as_ref().map_or_else(String::new, |diagnostic| format!(" ({diagnostic})"));
     let denied = result.details.denied_calls.len();
     format!("{}{diagnostic} with {:?} and {denied} denied", result.stop_reason, bounded(&result.text(), 300))
+}
+
+/// That nobody is alive afterwards means something only where somebody is seen before.
+fn seen(hall: &Hall, command: &str) -> Result<(), String> {
+    let alive = hall.stage.alive();
+    let seen = alive.iter().any(|line| line.contains(command));
+    seen.then_some(()).ok_or_else(|| format!("`{command}` is not seen among what runs of it: {alive:?}"))
 }
 
 /// Waits until a run has said this.

@@ -3,15 +3,15 @@
 
   record.py FILE -- COMMAND [ARGUMENT]...
 
-FILE gets one JSON object a line: {"t": seconds since the start, "dir": "out" to the command or "in" from it, "msg": the
-line as JSON, or "raw": the line as text where it is none}, and {"t", "dir": "note", "msg"} for the command's start, the
-end of either stream and its exit. Every line is written at once: a recording is whole up to the moment at which anybody is
-killed.
+FILE, in whose name %p stands for our process id, gets one JSON object a line: {"t": seconds since the start, "dir": "out"
+to the command or "in" from it, "msg": the line as JSON, or "raw": the line as text where it is none}, and {"t", "dir":
+"note", "msg"} for the command's start, the end of either stream and its exit. Every line is written at once: a recording
+is whole up to the moment at which anybody is killed.
 
-It is not to be noticed. Bytes are passed on before they are recorded, whatever they are; so is the end of a stream, from
-either side; standard error is not touched; the exit status, or the signal, is the command's. The command stays in our
-process group, so that a signal to the group reaches it, once, and we wait for what it makes of it. If we are killed, the
-command is killed too (Linux), as it would have been in our place.
+It is not to be noticed. Bytes are passed on as they are, at once; so is the end of a stream, from either side; standard
+error is not touched; the exit status, or the signal, is the command's. The command stays in our process group, so that a
+signal to the group reaches it, once, and we wait for what it makes of it. If we are killed, the command is killed too
+(Linux), as it would have been in our place.
 """
 
 import ctypes
@@ -74,10 +74,11 @@ class Stream:
                 data = os.read(self.source, 65536)
                 if not data:
                     break
+                # Before it is passed on: an answer must not come before its question.
+                self.record(data)
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(self.target, rest) :]
-                self.record(data)
         except OSError as error:
             how = os.strerror(error.errno)
         # Whoever is on the other side learns of it, in both directions.
@@ -130,7 +131,7 @@ def dies_with(parent):
 def main(arguments):
     if len(arguments) < 3 or arguments[1] != "--":
         sys.exit("usage: record.py FILE -- COMMAND [ARGUMENT]...")
-    recording = Recording(arguments[0])
+    recording = Recording(arguments[0].replace("%p", str(os.getpid())))
     command = arguments[2:]
     # Not SIG_IGN, which the command would inherit.
     for ours in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
