@@ -94,8 +94,7 @@ impl LineFramer {
     /// [`FrameError::TooLarge`] and [`FrameError::NotUtf8`], each for one line: call again for the one after it.
     pub fn pop(&mut self) -> Option<Result<String, FrameError>> {
         loop {
-            let found = self.pending[self.scanned..].iter().position(|byte| *byte == b'\n');
-            let Some(offset) = found else {
+            let Some(offset) = memchr::memchr(b'\n', &self.pending[self.scanned..]) else {
                 self.scanned = self.pending.len();
                 let length = self.scanned - self.start;
                 if self.skipping {

@@ -11,8 +11,8 @@ use tokio::net::unix::pipe::Receiver;
 use crate::error::FrameError;
 use crate::framing::LineFramer;
 
-/// The most bytes of one portion.
-const PORTION: usize = 16 * 1024;
+/// The most bytes of one portion: as much as a pipe holds, so that each wake of a child that waits for room is worth it.
+const PORTION: usize = 64 * 1024;
 
 /// The child's stdout. Whoever takes it reads it to its end, or drops it: a child that writes more than a pipe
 /// holds (64 KiB on Linux) waits for a reader. Dropping it makes the child's next write fail (`SIGPIPE`).
@@ -32,7 +32,7 @@ impl Stdout {
         Self { pipe, portion: vec![0; PORTION].into_boxed_slice() }
     }
 
-    /// The next bytes, at most 16 KiB, as they come; a character may be cut in two. `None` is the end, which
+    /// The next bytes, at most 64 KiB, as they come; a character may be cut in two. `None` is the end, which
     /// comes when *nobody* holds the pipe any more: a descendant may outlive the child and keep it open.
     ///
     /// Cancel-safe: a dropped future has taken nothing.
@@ -82,6 +82,16 @@ impl Lines {
     /// as a line is gone.
     pub fn into_stdout(self) -> Stdout {
         self.stdout
+    }
+
+    /// A line that is here already, as [`next`](Self::next) would give it; `None` where it would have to be waited for, and at
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next) that speak of one line.
+    pub fn try_next(&mut self) -> Option<Result<String, FrameError>> {
+        self.framer.pop()
     }
 
     /// The next line, without its `\n` or `\r\n`; a last line needs no line end. `None` is the end.

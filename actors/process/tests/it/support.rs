@@ -64,7 +64,7 @@ pub(crate) async fn read_all(process: &mut Process) -> Vec<u8> {
     let mut stdout = process.take_stdout().unwrap();
     let mut all = Vec::new();
     while let Some(chunk) = tokio::time::timeout(PATIENCE, stdout.read_chunk()).await.unwrap().unwrap() {
-        assert!(chunk.len() <= 16 * 1024);
+        assert!(chunk.len() <= 64 * 1024);
         all.extend_from_slice(chunk);
     }
     all
