@@ -1,5 +1,6 @@
 //! The text of an agent's answer, gathered from its chunks. Pure.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use subagents_process::{Masker, Secrets};
@@ -75,9 +76,11 @@ impl Answer {
         if self.full {
             return show(Progress::Alive);
         }
-        let masked = self.masker.push(text.as_bytes());
-        let masked = String::from_utf8_lossy(&masked).into_owned();
-        self.keep(&masked, show);
+        match self.masker.push(text.as_bytes()) {
+            // It is as it came.
+            Cow::Borrowed(_) => self.keep(text, show),
+            Cow::Owned(masked) => self.keep(&String::from_utf8_lossy(&masked), show),
+        }
     }
 
     /// A tool ends a message, where ids do not tell.

@@ -19,6 +19,7 @@ use subagents_seam::{
     Child, Closed, Details, Diagnostic, Instant, Progress, ResultError, RunContext, StopReason,
     SubagentResult, Waiting, bounded, sanitised,
 };
+use tokio::task::coop::consume_budget;
 
 use crate::agent::AgentInfo;
 use crate::answer::Answer;
@@ -127,11 +128,20 @@ impl AcpChild {
             Said(Result<crate::wire::Line, Broken>),
         }
         loop {
-            let next = tokio::select! {
-                biased;
-                () = cx.cancelled(), if !self.cancelled => Next::Cancelled,
-                Some(question) = self.open.next() => Next::Decided(question),
-                line = self.connection.next() => Next::Said(line),
+            // What is here already need not be waited for where nothing else can have happened; others have their turn as if
+            // it had been.
+            consume_budget().await;
+            let quiet = self.open.is_empty() && !cx.is_cancelled();
+            let here = if quiet { self.connection.ready() } else { None };
+            let next = if let Some(line) = here {
+                Next::Said(line)
+            } else {
+                tokio::select! {
+                    biased;
+                    () = cx.cancelled(), if !self.cancelled => Next::Cancelled,
+                    Some(question) = self.open.next() => Next::Decided(question),
+                    line = self.connection.next() => Next::Said(line),
+                }
             };
             let line = match next {
                 Next::Cancelled => {
@@ -146,6 +156,7 @@ impl AcpChild {
                 Next::Said(Err(broken)) => return End::Broken(broken),
             };
             match line.read() {
+                Incoming::Chunk(chunk) => self.turn.chunk(&chunk, &mut |progress| cx.progress(progress)),
                 Incoming::Response { id, outcome } if Some(id) == self.in_flight => {
                     self.in_flight = None;
                     let secrets = self.connection.secrets();
@@ -167,7 +178,12 @@ impl AcpChild {
                 Incoming::Response { .. } | Incoming::Unasked => {
                     tracing::debug!(run = %self.asker.run, "an agent answered what is not asked (any more)");
                 }
-                Incoming::Notification { .. } | Incoming::Stray => cx.progress(Progress::Alive),
+                Incoming::Notification { .. } => cx.progress(Progress::Alive),
+                Incoming::Stray => {
+                    if let Err(broken) = self.connection.pass_over(&line) {
+                        return End::Broken(broken);
+                    }
+                }
             }
         }
     }

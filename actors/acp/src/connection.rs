@@ -163,8 +163,8 @@ impl Connection {
         self.refuse(id, wire::METHOD_NOT_FOUND, &format!("{method} is not offered by this client"));
     }
 
-    /// The agent's next message, while what waits for it is written. Lines that are no messages are counted and passed
-    /// over.
+    /// The agent's next line, while what waits for it is written. One that is no message is to be
+    /// [passed over](Self::pass_over).
     ///
     /// Cancel-safe: a dropped future has lost nothing of what is read and written.
     pub(crate) async fn next(&mut self) -> Result<Line, Broken> {
@@ -178,25 +178,44 @@ impl Connection {
                 () = self.outbox.flush(&mut self.stdin), if !self.outbox.is_empty() => continue,
                 line = lines.next() => line,
             };
-            match line {
-                Ok(Some(text)) => {
-                    let line = Line::new(text);
-                    if !matches!(line.read(), Incoming::Stray) {
-                        return Ok(line);
-                    }
-                    self.stray.take(line.text(), &self.secrets);
-                }
-                Ok(None) => return Err(Broken::Ended),
-                Err(FrameError::TooLarge { limit }) => self.stray.count(limit),
-                Err(FrameError::NotUtf8) => self.stray.count(1),
-                Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
-                Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
-                Err(_) => return Err(Broken::Garbage),
-            }
-            if self.stray.is_too_much() {
-                return Err(Broken::Garbage);
+            let line = line.transpose().ok_or(Broken::Ended)?;
+            if let Some(line) = self.framed(line)? {
+                return Ok(line);
             }
         }
+    }
+
+    /// The agent's next line where it is here already and nothing waits to be written; `None` where [`next`](Self::next)
+    /// would do more than give it.
+    pub(crate) fn ready(&mut self) -> Option<Result<Line, Broken>> {
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        let line = self.lines.as_mut()?.try_next()?;
+        self.framed(line).transpose()
+    }
+
+    /// `None` where there is none to speak of.
+    fn framed(&mut self, line: Result<String, FrameError>) -> Result<Option<Line>, Broken> {
+        match line {
+            Ok(text) => return Ok(Some(Line::new(text))),
+            Err(FrameError::TooLarge { limit }) => self.stray.count(limit),
+            Err(FrameError::NotUtf8) => self.stray.count(1),
+            Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
+            Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
+            Err(_) => return Err(Broken::Garbage),
+        }
+        self.bear().map(|()| None)
+    }
+
+    /// Takes note of a line that is no message.
+    pub(crate) fn pass_over(&mut self, line: &Line) -> Result<(), Broken> {
+        self.stray.take(line.text(), &self.secrets);
+        self.bear()
+    }
+
+    fn bear(&self) -> Result<(), Broken> {
+        if self.stray.is_too_much() { Err(Broken::Garbage) } else { Ok(()) }
     }
 
     /// Writes what waits, and reads on, until `done` says so of a message, or the time is up. For the end of a conversation:
@@ -204,7 +223,13 @@ impl Connection {
     pub(crate) async fn drain(&mut self, until: Instant, mut done: impl FnMut(&Incoming<'_>) -> bool) {
         let _ = timeout_at(until, async {
             while let Ok(line) = self.next().await {
-                if done(&line.read()) {
+                let incoming = line.read();
+                let over = if let Incoming::Stray = incoming {
+                    self.pass_over(&line).is_err()
+                } else {
+                    done(&incoming)
+                };
+                if over {
                     return;
                 }
             }

@@ -275,10 +275,13 @@ async fn call(
                 connection.reply(id, RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
             }
             Incoming::Request { id, method, .. } => connection.refuse_unknown(id, &method),
-            Incoming::Response { .. }
+            Incoming::Stray => {
+                connection.pass_over(&line).map_err(|broken| Refused::Broken(method, broken))?;
+            }
+            Incoming::Chunk(_)
+            | Incoming::Response { .. }
             | Incoming::Notification { .. }
-            | Incoming::Unasked
-            | Incoming::Stray => {}
+            | Incoming::Unasked => {}
         }
     }
 }

@@ -28,6 +28,7 @@
 mod agent;
 mod answer;
 mod child;
+mod chunk;
 mod connection;
 mod failure;
 mod handshake;

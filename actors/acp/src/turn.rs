@@ -9,6 +9,7 @@ use serde_json::{Value, value::RawValue};
 use subagents_seam::{Progress, Waiting, bounded, sanitised};
 
 use crate::answer::{Answer, Show};
+use crate::chunk::Chunk;
 use crate::spent::Spent;
 
 /// As many tools are known by their ids at once; what is beyond is counted only.
@@ -53,6 +54,14 @@ impl Turn {
     pub(crate) fn again(&mut self, answer: Answer) {
         self.answer = answer;
         self.failed = false;
+    }
+
+    /// Takes a piece of the answer.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, show: &mut Show<'_>) {
+        if *chunk.session != *self.session {
+            return show(Progress::Alive);
+        }
+        self.answer.chunk(&chunk.text, chunk.message_id, show);
     }
 
     /// Takes a `session/update`. What is not known, or not as it should be, is a sign of life.

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::chunk::Chunk;
+
 /// The method is not there, by JSON-RPC.
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 /// The parameters cannot be read, by JSON-RPC.
@@ -18,6 +20,8 @@ pub(crate) struct Line(String);
 /// What a line is.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
+    /// The notification that comes most often: a piece of the agent's answer. One that is not plain comes as any other.
+    Chunk(Chunk<'a>),
     /// The answer to a request of ours: its result, or its error.
     Response { id: u64, outcome: Result<&'a RawValue, &'a RawValue> },
     /// The agent asks something. Its id is its own business: a number, a string, even null.
@@ -61,6 +65,11 @@ impl Line {
     /// What it is. A message that has a method is never an answer, whatever its id (a request of the agent's may bear
     /// the number of one of ours).
     pub(crate) fn read(&self) -> Incoming<'_> {
+        Chunk::read(&self.0).map_or_else(|| self.envelope(), Incoming::Chunk)
+    }
+
+    /// The same without a look at what it is about.
+    pub(crate) fn envelope(&self) -> Incoming<'_> {
         // An array or a string would be taken for the fields of an envelope in their order, or for nothing.
         if !self.0.trim_start().starts_with('{') {
             return Incoming::Stray;
@@ -88,7 +97,9 @@ impl Line {
 
 /// Escapes control characters inside of strings, which JSON wants escaped and some agents pass on as they are.
 fn mended(text: String) -> String {
-    if !text.bytes().any(|byte| byte < b' ') {
+    // In portions: without a way out in between, many bytes are looked at at once.
+    let controls = |portion: &[u8]| portion.iter().fold(0, |found, byte| found | u8::from(*byte < b' '));
+    if text.as_bytes().chunks(256).all(|portion| controls(portion) == 0) {
         return text;
     }
     let mut mended = String::with_capacity(text.len() + 16);
@@ -184,6 +195,7 @@ mod tests {
             Incoming::Notification { method, params } => {
                 format!("tells {method} {}", params.map_or("-", RawValue::get))
             }
+            Incoming::Chunk(chunk) => format!("{chunk:?}"),
             Incoming::Unasked => "unasked".to_owned(),
             Incoming::Stray => "stray".to_owned(),
         }
