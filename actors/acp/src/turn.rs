@@ -67,14 +67,6 @@ impl Turn {
         self.answer.chunk(&chunk.text, chunk.message_id.filter(|id| id.len() <= ID_BYTES), show);
     }
 
-    /// Takes a piece of the answer.
-    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, show: &mut Show<'_>) {
-        if *chunk.session != *self.session {
-            return show(Progress::Alive);
-        }
-        self.answer.chunk(&chunk.text, chunk.message_id, show);
-    }
-
     /// Takes a `session/update`. What is not known, or not as it should be, is a sign of life.
     pub(crate) fn update(&mut self, params: Option<&RawValue>, show: &mut Show<'_>) {
         let update = params.and_then(|params| serde_json::from_str::<SessionNotification>(params.get()).ok());

@@ -74,17 +74,30 @@ impl Secrets {
 
     /// The first place in `bytes` that is one, or may become one with what follows; with `last` nothing follows.
     fn find(&self, bytes: &[u8], last: bool) -> Option<Found<'_>> {
-        let begins = |byte: u8| self.0.iter().any(|(_, value)| value[0] == byte);
-        let mut places = bytes.iter().enumerate().filter(|(_, byte)| begins(**byte)).map(|(at, _)| at);
-        places.find_map(|at| {
+        let mut from = 0;
+        while let Some(offset) = self.first_begin(&bytes[from..]) {
+            let at = from + offset;
             let rest = &bytes[at..];
             let becomes = |value: &[u8]| value.len() > rest.len() && value.starts_with(rest);
-            if !last && self.0.iter().any(|(_, value)| becomes(value)) {
+            if !last && self.values.iter().any(|(_, value)| becomes(value)) {
                 return Some(Found::Beginning { at });
             }
-            let (name, value) = self.0.iter().find(|(_, value)| rest.starts_with(value))?;
-            Some(Found::Whole { at, name, length: value.len() })
-        })
+            if let Some((name, value)) = self.values.iter().find(|(_, value)| rest.starts_with(value)) {
+                return Some(Found::Whole { at, name, length: value.len() });
+            }
+            from = at + 1;
+        }
+        None
+    }
+
+    fn first_begin(&self, bytes: &[u8]) -> Option<usize> {
+        match *self.begins {
+            [] => None,
+            [one] => memchr::memchr(one, bytes),
+            [one, two] => memchr::memchr2(one, two, bytes),
+            [one, two, three] => memchr::memchr3(one, two, three, bytes),
+            ref many => bytes.iter().position(|byte| many.contains(byte)),
+        }
     }
 
     /// Gives out what is decided of `bytes`; says how much of them that is. With `last` nothing follows, so it is all.
