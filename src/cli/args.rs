@@ -77,6 +77,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
+    /// How long each child may take to be ready, like `2m` [default: as configured, or 60 s]
+    ///
+    /// A program is ready when it runs, an agent when it has made its session.
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
+    pub(crate) start_timeout: Option<Duration>,
+
     /// How long each child may be silent, like `500ms` [default: as configured, or no limit]
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,

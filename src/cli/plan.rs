@@ -106,7 +106,7 @@ impl Plan {
         let depth = number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0);
         let max_depth = number(environment, "SUBAGENTS_MAX_DEPTH")?;
         let mut typed = Deadlines::new();
-        (typed.total, typed.idle) = (args.timeout, args.idle_timeout);
+        (typed.total, typed.idle, typed.start) = (args.timeout, args.idle_timeout, args.start_timeout);
         let asked = Asked::read(&args)?;
         let here = |provider: &&ProviderConfig| !provider.is_known() || provider.check(&cwd).is_ok();
         let able = config.providers().iter().filter(here);

@@ -11,8 +11,8 @@ use subagents_seam::{bounded, sanitised};
 
 /// What is wrong with a value, at the very place.
 pub(super) struct Wrong {
-    at: ConfigPlace,
-    why: String,
+    pub(super) at: ConfigPlace,
+    pub(super) why: String,
 }
 
 impl Item {

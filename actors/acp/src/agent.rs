@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde_json::Value;
+use subagents_external::shown;
 use subagents_process::Secrets;
-use subagents_seam::{bounded, sanitised};
 
 use crate::sign_in::AuthMethod;
 
@@ -25,8 +25,7 @@ pub struct AgentInfo {
 impl AgentInfo {
     /// Of the answer to `initialize`. What is missing or odd is unknown, never an error.
     pub(crate) fn read(answer: &Value, secrets: &Secrets) -> Self {
-        let shown = |text: &str| bounded(sanitised(&secrets.mask(text)).trim(), 100);
-        let text = |value: &Value| value.as_str().map(shown);
+        let text = |value: &Value| value.as_str().map(|text| shown(text, secrets, 100));
         let info = &answer["agentInfo"];
         let can = &answer["agentCapabilities"];
         let methods = answer["authMethods"].as_array().into_iter().flatten();
@@ -35,7 +34,10 @@ impl AgentInfo {
         Self {
             name: text(&info["title"]).filter(|title| !title.is_empty()).or_else(|| text(&info["name"])),
             version: text(&info["version"]),
-            auth_methods: methods.filter_map(AuthMethod::read).take(METHODS).collect(),
+            auth_methods: methods
+                .filter_map(|method| AuthMethod::read(method, secrets))
+                .take(METHODS)
+                .collect(),
             closes_sessions: has(&can["sessionCapabilities"]["close"]),
             connects_to_mcp: has(&can["mcpCapabilities"]["http"]),
             images: has(&can["promptCapabilities"]["image"]),

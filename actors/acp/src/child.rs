@@ -10,14 +10,13 @@ use agent_client_protocol_schema::v1::{
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use serde_json::Value;
 use serde_json::value::RawValue;
-use subagents_external::closed;
+use subagents_external::{closed, shown};
 use subagents_seam::provider::BoxFuture;
 use subagents_seam::schema::{Cut, SchemaAsk, Verdict};
 use subagents_seam::{
     Child, Closed, Details, Diagnostic, Instant, Progress, ResultError, RunContext, StopReason,
-    SubagentResult, Waiting, bounded, sanitised,
+    SubagentResult, Waiting,
 };
 use tokio::task::coop::consume_budget;
 
@@ -28,6 +27,7 @@ use crate::failure::RpcError;
 use crate::permission::{Asker, Decision, Permission, PermissionRequest};
 use crate::question::{Question, cancelled};
 use crate::sign_in;
+use crate::spent::Ending;
 use crate::turn::Turn;
 use crate::verdict::{self, Turned};
 use crate::wire::{INVALID_PARAMS, Incoming};
@@ -99,7 +99,7 @@ impl fmt::Debug for AcpChild {
 
 /// How a request of ours ends.
 enum End {
-    Answered(Result<Value, RpcError>),
+    Answered(Result<Box<RawValue>, RpcError>),
     Broken(Broken),
 }
 
@@ -201,9 +201,7 @@ impl AcpChild {
                 Incoming::Response { id, outcome } if id == asked => {
                     let secrets = self.connection.secrets();
                     let answer = outcome.map_err(|error| RpcError::read(error, secrets));
-                    return End::Answered(
-                        answer.map(|result| serde_json::from_str(result.get()).unwrap_or_default()),
-                    );
+                    return End::Answered(answer.map(ToOwned::to_owned));
                 }
                 Incoming::Notification { method, params } if method == "session/update" => {
                     self.turn.update(params, &mut |progress| cx.progress(progress));
@@ -246,7 +244,7 @@ impl AcpChild {
         }
         let Some(question) = Question::read(params) else {
             self.connection.refuse(id, INVALID_PARAMS, "these parameters are none of a permission request");
-            return self.refused("tool", "its question could not be read", cx);
+            return self.refused("tool", "its question could not be read, or is too large", cx);
         };
         // Where message ids do not tell, what follows is another message.
         self.turn.answer.interrupt();
@@ -254,7 +252,8 @@ impl AcpChild {
         let waiting: usize = self.open.values().map(|open| open.bytes).sum();
         let (asker, tool) = (self.asker.clone(), self.tool(&question));
         let decision = if self.open.len() >= QUESTIONS || waiting + bytes > QUESTION_BYTES {
-            Ok(Decision::reject(format!("{} of its questions are open already", self.open.len())))
+            let open = self.open.len();
+            Ok(Decision::reject(format!("{open} of its questions are open already, of {waiting} bytes")))
         } else {
             self.permission.decide(|| PermissionRequest::new(asker, &question, tool.clone()))
         };
@@ -282,7 +281,7 @@ impl AcpChild {
         };
         cx.progress(Progress::Waiting(Some(waits)));
         if let Some(reason) = answered.denied {
-            let reason = bounded(&sanitised(&self.connection.secrets().mask(&bounded(&reason, 2000))), 500);
+            let reason = shown(&reason, self.connection.secrets(), 500);
             self.refused(&tool, &reason, cx);
         }
     }
@@ -298,20 +297,20 @@ impl AcpChild {
         let kind = || Some(&question.kind).filter(|kind| *kind != "other").cloned();
         let name = question.name.clone().or_else(known).or_else(kind);
         let name = name.unwrap_or_else(|| "tool".to_owned());
-        bounded(&sanitised(&self.connection.secrets().mask(&bounded(&name, 400))), 100)
+        shown(&name, self.connection.secrets(), 100)
     }
 
     /// What a turn that ended came to: the result, or what is asked next.
-    fn judge(&mut self, answer: &Value, cx: &RunContext) -> Result<SubagentResult, Vec<ContentBlock>> {
-        let stop = answer["stopReason"].as_str().unwrap_or_default();
-        let stop = self.connection.secrets().mask(stop);
+    fn judge(&mut self, ending: &Ending, cx: &RunContext) -> Result<SubagentResult, Vec<ContentBlock>> {
+        let stop = shown(&ending.stop, self.connection.secrets(), 100);
+        let said = shown(self.turn.answer.last_message(), self.connection.secrets(), 500);
         let (reason, diagnostic) = verdict::of_turn(Turned {
             program: self.connection.program(),
             stop: &stop,
             cancelled: self.cancelled,
             denied: self.denied,
             failed: self.turn.has_failed(),
-            said: self.turn.answer.last_message(),
+            said: &said,
         });
         let cut = match reason {
             StopReason::Completed => self.turn.answer.truncation().map(|_| Cut::OutputBound),
@@ -401,11 +400,12 @@ impl Child for AcpChild {
             match (self.prompt(blocks, &cx).await, again) {
                 (End::Answered(Ok(answer)), _) => {
                     self.sign_in = None;
-                    self.turn.spent.turn(&answer);
+                    let ending = Ending::read(&answer);
+                    self.turn.spent.turn(&ending);
                     if let Some(usage) = self.turn.spent.usage() {
                         cx.progress(Progress::Usage(usage));
                     }
-                    match self.judge(&answer, &cx) {
+                    match self.judge(&ending, &cx) {
                         Ok(result) => return Ok(result),
                         Err(again) => blocks = again,
                     }

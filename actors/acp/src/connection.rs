@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use subagents_external::end;
+use subagents_external::{end, shown};
 use subagents_process::{Exit, FrameError, Lines, Process, Secrets, Stdin, Teardown};
 use tokio::io::AsyncWriteExt as _;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::question;
@@ -189,7 +190,7 @@ impl Connection {
 
     /// Refuses what no client capability of ours offers: files, terminals, extensions.
     pub(crate) fn refuse_unknown(&mut self, id: &RawValue, method: &str) {
-        let method = subagents_seam::bounded(&subagents_seam::sanitised(method), 100);
+        let method = shown(method, &self.secrets, 100);
         tracing::debug!(method, "an agent asked for what is not offered");
         self.refuse(id, wire::METHOD_NOT_FOUND, &format!("{method} is not offered by this client"));
     }
@@ -274,6 +275,7 @@ impl Connection {
     pub(crate) async fn drain(&mut self, until: Instant, request: u64) {
         let _ = timeout_at(until, async {
             while let Ok(line) = self.next().await {
+                consume_budget().await;
                 match line.read() {
                     Incoming::Response { id, .. } if id == request => return,
                     Incoming::Request { id, method, .. } if method == "session/request_permission" => {

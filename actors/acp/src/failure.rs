@@ -2,14 +2,17 @@
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
+use subagents_external::shown;
 use subagents_process::Secrets;
-use subagents_seam::{Diagnostic, bounded, sanitised};
+use subagents_seam::{Diagnostic, bounded};
 
 /// The agent wants a sign-in, by ACP.
 const AUTH_REQUIRED: &str = "-32000";
 /// A request was cancelled, by ACP.
 const CANCELLED: &str = "-32800";
 
+/// What is larger is not parsed.
+const PARSED: usize = 64 * 1024;
 /// As much of a message is kept.
 const MESSAGE_BYTES: usize = 1500;
 /// As much of what stands beside it.
@@ -24,40 +27,30 @@ pub(crate) struct RpcError {
 }
 
 #[derive(Deserialize)]
-struct Lenient {
-    #[serde(default)]
-    code: Value,
-    #[serde(default)]
-    message: Value,
-    #[serde(default)]
-    data: Value,
+struct Lenient<'a> {
+    #[serde(borrow, default)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
 }
 
 impl RpcError {
     pub(crate) fn read(error: &RawValue, secrets: &Secrets) -> Self {
-        let shown = |value: &Value, limit: usize| {
-            // Before anything is escaped or cut: a secret is known as a whole only.
-            let text = match masked(value, secrets) {
-                Value::Null => return String::new(),
-                Value::String(text) => text,
-                value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                    value.to_string()
-                }
-            };
-            bounded(sanitised(&bounded(&text, limit * 4)).trim(), limit)
+        let text = |value: Option<&RawValue>, limit| {
+            value.map_or_else(String::new, |value| told(value, secrets, limit))
         };
-        match serde_json::from_str(error.get()) {
-            Ok(Lenient { code, message, data }) => Self {
-                code: shown(&code, 40),
-                message: shown(&message, MESSAGE_BYTES),
-                data: shown(&data, DATA_BYTES),
+        match serde_json::from_str::<Lenient<'_>>(error.get()) {
+            Ok(Lenient { code, message, data }) if error.get().starts_with('{') => Self {
+                code: text(code, 40),
+                message: text(message, MESSAGE_BYTES),
+                data: text(data, DATA_BYTES),
             },
             // No object at all.
-            Err(_) => Self {
-                code: String::new(),
-                message: shown(&serde_json::from_str(error.get()).unwrap_or_default(), MESSAGE_BYTES),
-                data: String::new(),
-            },
+            Ok(_) | Err(_) => {
+                Self { code: String::new(), message: text(Some(error), MESSAGE_BYTES), data: String::new() }
+            }
         }
     }
 
@@ -104,6 +97,23 @@ impl RpcError {
     /// For the result of a run that it ended.
     pub(crate) fn diagnostic(&self, program: &str) -> Diagnostic {
         Diagnostic::new(self.category(), &format!("{} answered with an error: {self}", bounded(program, 200)))
+    }
+}
+
+/// A value as text. Secrets are masked before anything is escaped.
+fn told(value: &RawValue, secrets: &Secrets, limit: usize) -> String {
+    let raw = value.get();
+    // A text of any length is a text; anything else that is large is shown as it stands, since as a value it would take a
+    // hundred times its room.
+    let value =
+        if raw.len() <= PARSED || raw.starts_with('"') { serde_json::from_str(raw).ok() } else { None };
+    let value = value.unwrap_or_else(|| Value::String(raw[..raw.floor_char_boundary(PARSED)].to_owned()));
+    match masked(&value, secrets) {
+        Value::Null => String::new(),
+        Value::String(text) => shown(&text, secrets, limit),
+        value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            shown(&value.to_string(), secrets, limit)
+        }
     }
 }
 

@@ -9,13 +9,19 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use subagents_seam::{FailureCode, ProviderFailure, bounded, sanitised};
+use subagents_external::shown;
+use subagents_process::Secrets;
+use subagents_seam::{FailureCode, ProviderFailure};
+use tokio::task::coop::consume_budget;
 
 use crate::agent::AgentInfo;
 use crate::connection::{Broken, Connection};
 use crate::failure::RpcError;
 use crate::sign_in;
 use crate::wire::Incoming;
+
+/// The longest answer on the way to a session: lists of models are long.
+const LONGEST: usize = 2 * 1024 * 1024;
 
 /// Why there is no session. The agent is still there and has to be ended.
 #[derive(Debug)]
@@ -57,7 +63,7 @@ pub(crate) async fn initialize(connection: &mut Connection, at: At<'_>) -> Resul
     let request = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
     let answer = call(connection, "initialize", request, at).await?;
     let answer = answer.map_err(|error| failed(connection, "initialize", &error))?;
-    version(&answer["protocolVersion"]).map_err(|spoken| {
+    version(&answer["protocolVersion"], connection.secrets()).map_err(|spoken| {
         let text = format!(
             "{} speaks {spoken} of the Agent Client Protocol, and we speak version 1; take a release of it that has \
              version 1",
@@ -98,12 +104,21 @@ pub(crate) async fn open(
         return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
     };
     let asking = wanted.asking_mode.filter(|mode| Choice::Mode.ids(&answer).1.contains(mode));
+    // Checked before anything is asked; the lists are not kept meanwhile.
+    let mut offers = Vec::new();
     for (choice, wanted) in [(Choice::Mode, wanted.mode.or(asking)), (Choice::Model, wanted.model)] {
         if let Some(wanted) = wanted {
-            choose(connection, choice, wanted, session, &answer, at).await?;
+            offers.push(choose(connection, choice, wanted, session, &answer)?);
         }
     }
-    Ok(session.to_owned())
+    let session = session.to_owned();
+    drop(answer);
+    for Offer { method, params } in offers {
+        if let Err(error) = call(connection, method, params, at).await? {
+            return Err(failed(connection, method, &error).into());
+        }
+    }
+    Ok(session)
 }
 
 fn sign_in_wanted(answer: &Result<Value, RpcError>) -> Option<RpcError> {
@@ -197,37 +212,32 @@ impl Choice {
     }
 }
 
-async fn choose(
-    connection: &mut Connection,
+fn choose(
+    connection: &Connection,
     choice: Choice,
     wanted: &str,
     session_id: &str,
     session: &Value,
-    at: At<'_>,
-) -> Result<(), Refused> {
+) -> Result<Offer, ProviderFailure> {
     let (option, ids) = choice.ids(session);
     // Where it does not tell what it has, it is asked all the same.
     if !ids.is_empty() && !ids.contains(&wanted) {
-        let shown: Vec<_> = ids.iter().take(20).map(|id| bounded(&sanitised(id), 80)).collect();
+        let told: Vec<_> = ids.iter().take(20).map(|id| shown(id, connection.secrets(), 80)).collect();
         let text = format!(
             "{} has no {} `{}`; it has {}{}",
             connection.program(),
             choice.word(),
-            bounded(&sanitised(wanted), 80),
-            shown.join(", "),
-            if ids.len() > shown.len() { ", …" } else { "" },
+            shown(wanted, connection.secrets(), 80),
+            told.join(", "),
+            if ids.len() > told.len() { ", …" } else { "" },
         );
-        return Err(ProviderFailure::new(FailureCode::ProviderFailed, text).into());
+        return Err(ProviderFailure::new(FailureCode::ProviderFailed, text));
     }
-    let Offer { method, params } = choice.offer(session_id, option, wanted);
-    match call(connection, method, params, at).await? {
-        Ok(_) => Ok(()),
-        Err(error) => Err(failed(connection, method, &error).into()),
-    }
+    Ok(choice.offer(session_id, option, wanted))
 }
 
 /// A version that is ours; otherwise what is spoken, in words. A number in quotes is taken for a number.
-fn version(told: &Value) -> Result<(), String> {
+fn version(told: &Value, secrets: &Secrets) -> Result<(), String> {
     let number = match told {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -236,7 +246,7 @@ fn version(told: &Value) -> Result<(), String> {
     };
     match number {
         Some(1) => Ok(()),
-        _ => Err(format!("version {}", bounded(&sanitised(&told.to_string()), 40))),
+        _ => Err(format!("version {}", shown(&told.to_string(), secrets, 40))),
     }
 }
 
@@ -257,10 +267,20 @@ async fn call(
     let asked = connection.request(method, params);
     loop {
         let line = connection.next().await.map_err(|broken| Refused::Broken(method, broken))?;
+        consume_budget().await;
         match line.read() {
             Incoming::Response { id, outcome } if id == asked => {
-                let answer = outcome.map_err(|error| RpcError::read(error, connection.secrets()));
-                return Ok(answer.map(|result| serde_json::from_str(result.get()).unwrap_or_default()));
+                let result = match outcome.map_err(|error| RpcError::read(error, connection.secrets())) {
+                    Ok(result) => result.get(),
+                    Err(error) => return Ok(Err(error)),
+                };
+                if result.len() > LONGEST {
+                    let (program, bytes) = (connection.program(), result.len());
+                    let text =
+                        format!("{program} answered {method} with {bytes} bytes, which no agent needs");
+                    return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
+                }
+                return Ok(Ok(serde_json::from_str(result).unwrap_or_default()));
             }
             // A program that only repeats its input would take our refusal for the answer next.
             Incoming::Request { id, method: said, .. } if said == method && id.get() == asked.to_string() => {
@@ -293,7 +313,7 @@ mod tests {
     #[test]
     fn a02_the_version_is_read_leniently_and_judged_strictly() {
         for good in [json!(1), json!("1"), json!(" 1 ")] {
-            assert_eq!(version(&good), Ok(()), "{good}");
+            assert_eq!(version(&good, &Secrets::default()), Ok(()), "{good}");
         }
         for (bad, spoken) in [
             (json!(99), "version 99"),
@@ -304,7 +324,7 @@ mod tests {
             (json!([1]), "version [1]"),
             (json!(null), "no version (there is no protocolVersion in its answer)"),
         ] {
-            assert_eq!(version(&bad), Err(spoken.to_owned()));
+            assert_eq!(version(&bad, &Secrets::default()), Err(spoken.to_owned()));
         }
     }
 

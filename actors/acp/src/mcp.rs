@@ -65,10 +65,13 @@ impl McpServer {
         let (Way::Stdio { env: values, .. } | Way::Http { headers: values, .. }) = &self.way;
         // A header that authorises is a secret, whatever it is called, and so is what stands after its scheme.
         values.iter().flat_map(|(name, value)| {
-            let authorises = ["authorization", "cookie"].contains(&name.to_ascii_lowercase().as_str());
+            let lower = name.to_ascii_lowercase();
+            let authorises = ["authorization", "proxy-authorization", "cookie"].contains(&lower.as_str());
             let name = if authorises { format!("{name} TOKEN") } else { name.clone() };
-            let bare = value.split_once(' ').filter(|_| authorises).map(|(_, bare)| bare.to_owned());
-            bare.into_iter().chain([value.clone()]).map(move |value| (name.clone().into(), value.into()))
+            // What stands after a scheme, and each part of a cookie.
+            let parts = value.split([' ', ';', '=']).filter(|part| authorises && !part.is_empty());
+            let parts: Vec<_> = parts.map(str::to_owned).chain([value.clone()]).collect();
+            parts.into_iter().map(move |value| (name.clone().into(), value.into()))
         })
     }
 

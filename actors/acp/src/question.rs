@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::permission::{Decision, PermissionOption};
 
+/// What is larger is not read: as a value it would take a hundred times its room.
+const LONGEST: usize = 256 * 1024;
 /// As many options are read.
 const OPTIONS: usize = 64;
 
@@ -25,10 +27,11 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Of the parameters of the request. Only without a list of options is it none: a kind that is new, or an option that is
+    /// Of the parameters of the request. Only where it is too large, or without a list of options, is it none: a kind that is new, or an option that is
     /// odd, must not keep the policy from being asked.
     pub(crate) fn read(params: Option<&RawValue>) -> Option<Self> {
-        let params: Value = serde_json::from_str(params?.get()).ok()?;
+        let params = params.filter(|params| params.get().len() <= LONGEST)?;
+        let params: Value = serde_json::from_str(params.get()).ok()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let call = &params["toolCall"];
         let options = params["options"].as_array()?.iter().filter_map(|option| {

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use serde_json::Value;
-use subagents_seam::{bounded, sanitised};
+use subagents_external::shown;
+use subagents_process::Secrets;
 
 /// As many variables of one way are told.
 const VARIABLES: usize = 10;
@@ -12,6 +13,8 @@ const VARIABLES: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthMethod {
     id: String,
+    /// The id as it is shown.
+    shown: String,
     name: String,
     variables: Vec<String>,
     /// One of the variables is enough.
@@ -30,9 +33,9 @@ const KNOWN: [(&str, &[&str]); 7] = [
 ];
 
 impl AuthMethod {
-    pub(crate) fn read(method: &Value) -> Option<Self> {
+    pub(crate) fn read(method: &Value, secrets: &Secrets) -> Option<Self> {
         let id = method["id"].as_str().filter(|id| !id.is_empty() && id.len() <= 200)?;
-        let shown = |text: &str| bounded(&sanitised(text), 100);
+        let shown = |text: &str| shown(text, secrets, 100);
         let told = method["vars"].as_array().into_iter().flatten();
         let told = told.filter(|variable| variable["optional"].as_bool() != Some(true));
         let told = told.filter_map(|variable| variable["name"].as_str()).map(shown);
@@ -46,10 +49,10 @@ impl AuthMethod {
                 .extend(known.into_iter().flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned())));
         }
         let name = method["name"].as_str().map_or_else(|| shown(id), shown);
-        Some(Self { id: id.to_owned(), name, variables, any })
+        Some(Self { id: id.to_owned(), shown: shown(id), name, variables, any })
     }
 
-    /// What it is chosen by.
+    /// What it is chosen by, as the agent tells it: foreign text.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -72,7 +75,7 @@ impl AuthMethod {
 
 impl fmt::Display for AuthMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", bounded(&sanitised(&self.id), 100), self.name)?;
+        write!(f, "{} ({}", self.shown, self.name)?;
         if !self.variables.is_empty() {
             write!(f, ", by {}", self.variables.join(if self.any { " or " } else { " and " }))?;
         }
@@ -116,7 +119,12 @@ mod tests {
             {"name": "no id"},
             7,
         ]);
-        let methods: Vec<_> = methods.as_array().unwrap().iter().filter_map(AuthMethod::read).collect();
+        let methods: Vec<_> = methods
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|method| AuthMethod::read(method, &Secrets::default()))
+            .collect();
         let has = |variable: &str| ["A_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"].contains(&variable);
         let satisfied: Vec<_> =
             methods.iter().filter(|method| method.is_satisfied(&has)).map(AuthMethod::id).collect();

@@ -3,8 +3,13 @@
 //! The protocol has no settled place for tokens yet. Agents put them beside the stop reason, as `usage` or below
 //! `_meta.quota.token_count`; the cost so far comes in an update.
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use subagents_seam::Usage;
+
+/// What is larger is no account of tokens.
+const LARGEST: usize = 64 * 1024;
 
 /// The tokens of all turns so far, and what they cost.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +20,8 @@ pub(crate) struct Spent {
 impl Spent {
     /// Adds the tokens of a turn, as its response tells them. Zero everywhere is not a fact: agents write it where they
     /// do not know.
-    pub(crate) fn turn(&mut self, response: &Value) {
-        let places = [&response["usage"], &response["_meta"]["quota"]["token_count"]];
+    pub(crate) fn turn(&mut self, ending: &Ending) {
+        let places = [&ending.usage, &ending.meta["quota"]["token_count"]];
         let Some(tokens) = places.into_iter().map(Tokens::read).find(Tokens::is_known) else { return };
         let sum = |so_far: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {
@@ -39,6 +44,39 @@ impl Spent {
     /// All of it; none where nothing is known.
     pub(crate) fn usage(&self) -> Option<Usage> {
         (self.usage != Usage::default()).then(|| self.usage.clone())
+    }
+}
+
+/// How an agent ends a turn: its stop reason, and what it tells beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) stop: String,
+    usage: Value,
+    meta: Value,
+}
+
+#[derive(Deserialize)]
+struct RawEnding<'a> {
+    #[serde(borrow, default, rename = "stopReason")]
+    stop: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl Ending {
+    /// Of the response to a prompt. What is odd, or too large to be what it should be, is missing; whatever else is there is
+    /// not even read.
+    pub(crate) fn read(response: &RawValue) -> Self {
+        let object = Some(response.get()).filter(|response| response.starts_with('{'));
+        let Some(Ok(raw)) = object.map(serde_json::from_str::<RawEnding<'_>>) else { return Self::default() };
+        let small = |value: Option<&RawValue>| {
+            let value = value.map(RawValue::get).filter(|value| value.len() <= LARGEST);
+            value.and_then(|value| serde_json::from_str(value).ok()).unwrap_or(Value::Null)
+        };
+        let stop = small(raw.stop).as_str().unwrap_or_default().to_owned();
+        Self { stop, usage: small(raw.usage), meta: small(raw.meta) }
     }
 }
 
@@ -71,11 +109,26 @@ mod tests {
 
     use super::*;
 
+    fn ending(response: &Value) -> Ending {
+        Ending::read(&serde_json::value::to_raw_value(response).unwrap())
+    }
+
+    #[test]
+    fn an_end_is_read_whatever_stands_beside_it() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let response = format!(r#"{{"stopReason":"end_turn","_meta":{deep},"usage":{deep},"more":{deep}}}"#);
+        let read = Ending::read(&RawValue::from_string(response).unwrap());
+        assert_eq!((&*read.stop, &read.usage, &read.meta), ("end_turn", &Value::Null, &Value::Null));
+        for odd in [json!(null), json!([1]), json!({"stopReason": 7}), json!({})] {
+            assert_eq!(ending(&odd).stop, "");
+        }
+    }
+
     #[test]
     fn tokens_are_found_where_agents_put_them_and_summed_over_turns() {
         let mut spent = Spent::default();
-        spent.turn(&json!({"usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 0, "totalTokens": 12}}));
-        spent.turn(&json!({"usage": null, "_meta": {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 1}}}}));
+        spent.turn(&ending(&json!({"usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 0, "totalTokens": 12}})));
+        spent.turn(&ending(&json!({"usage": null, "_meta": {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 1}}}})));
         let usage = spent.usage().unwrap();
         assert_eq!((usage.input_tokens, usage.output_tokens), (Some(15), Some(3)));
         assert_eq!((usage.cached_tokens, usage.total_tokens, usage.cost_usd), (Some(0), Some(12), None));
@@ -84,9 +137,9 @@ mod tests {
     #[test]
     fn c08_zero_everywhere_is_unknown() {
         let mut spent = Spent::default();
-        spent.turn(&json!({"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}));
-        spent.turn(&json!({"usage": "much", "_meta": 7}));
-        spent.turn(&json!(null));
+        spent.turn(&ending(&json!({"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}})));
+        spent.turn(&ending(&json!({"usage": "much", "_meta": 7})));
+        spent.turn(&ending(&json!(null)));
         spent.cost(0.0, "USD");
         spent.cost(3.0, "EUR");
         assert_eq!(spent.usage(), None);

@@ -1,7 +1,7 @@
 //! What an agent writes to its stdout beside the protocol: banners, logs, credential notices. Pure.
 
+use subagents_external::shown;
 use subagents_process::Secrets;
-use subagents_seam::{bounded, sanitised};
 
 /// As many lines are kept, to be told when something goes wrong.
 const KEPT: usize = 3;
@@ -23,8 +23,7 @@ impl Stray {
     pub(crate) fn take(&mut self, line: &str, secrets: &Secrets) {
         self.count(line.len());
         if self.first.len() < KEPT && !line.trim().is_empty() {
-            let start = bounded(line, KEPT_BYTES * 4);
-            let shown = bounded(&sanitised(&secrets.mask(&start)), KEPT_BYTES);
+            let shown = shown(line, secrets, KEPT_BYTES);
             tracing::debug!(line = shown, "an agent wrote a line that is no message");
             self.first.push(shown);
         }

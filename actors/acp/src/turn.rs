@@ -1,13 +1,16 @@
 //! What an agent tells while it works on a prompt, folded into what is kept of it. Pure.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, Meta, SessionNotification, SessionUpdate, ToolCallStatus, ToolKind,
 };
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
+use subagents_external::shown;
 use subagents_process::Secrets;
-use subagents_seam::{Progress, Waiting, bounded, sanitised};
+use subagents_seam::{Progress, Waiting};
 
 use crate::answer::{Answer, Show};
 use crate::chunk::Chunk;
@@ -15,10 +18,35 @@ use crate::spent::Spent;
 
 /// As many tools of a turn are known by their ids, done ones among them; what is beyond is counted only.
 const TOOLS: usize = 4096;
+/// An update that is larger is not read by the protocol's types.
+const LARGE: usize = 256 * 1024;
 /// A longer id is none to be kept.
 const ID_BYTES: usize = 256;
 /// As much of a tool's name is kept.
 const NAME_BYTES: usize = 100;
+
+/// What is read of a large update.
+#[derive(Deserialize)]
+struct Large<'a> {
+    #[serde(borrow, rename = "sessionId")]
+    session: Cow<'a, str>,
+    #[serde(borrow)]
+    update: LargeUpdate<'a>,
+}
+
+#[derive(Deserialize)]
+struct LargeUpdate<'a> {
+    #[serde(borrow, rename = "sessionUpdate")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default, rename = "toolCallId")]
+    call: Cow<'a, str>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default, rename = "kind")]
+    tool_kind: Option<&'a str>,
+    #[serde(default)]
+    status: ToolCallStatus,
+}
 
 /// The state of one session, over all of its prompts.
 #[derive(Debug)]
@@ -69,6 +97,9 @@ impl Turn {
 
     /// Takes a `session/update`. What is not known, or not as it should be, is a sign of life.
     pub(crate) fn update(&mut self, params: Option<&RawValue>, show: &mut Show<'_>) {
+        if let Some(params) = params.filter(|params| params.get().len() > LARGE) {
+            return self.large(params, show);
+        }
         let update = params.and_then(|params| serde_json::from_str::<SessionNotification>(params.get()).ok());
         let Some(SessionNotification { session_id, update, .. }) = update else {
             return show(Progress::Alive);
@@ -119,13 +150,26 @@ impl Turn {
         }
     }
 
+    /// Takes an update that is large, most likely for what a tool was given or has found: of a tool its state is read, and
+    /// nothing else. As a value it would take a hundred times its room.
+    fn large(&mut self, params: &RawValue, show: &mut Show<'_>) {
+        match serde_json::from_str::<Large<'_>>(params.get()) {
+            Ok(Large { session, update })
+                if session == self.session && update.kind.starts_with("tool_call") =>
+            {
+                let name = update.name.or_else(|| Some(update.tool_kind?.to_owned()));
+                self.tool(&update.call, name, update.status, show);
+            }
+            Ok(_) | Err(_) => show(Progress::Alive),
+        }
+    }
+
     /// A tool is waited for from its first word on, until it is done.
     fn tool(&mut self, id: &str, name: Option<String>, status: ToolCallStatus, show: &mut Show<'_>) {
         let over = matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
         if !self.tools.contains_key(id) {
             self.answer.interrupt();
-            let name = name.map(|name| self.secrets.mask(&name).into_owned());
-            let name = name.unwrap_or_else(|| "tool".to_owned());
+            let name = name.map_or_else(|| "tool".to_owned(), |name| shown(&name, &self.secrets, NAME_BYTES));
             show(Progress::ToolStarted(&name));
             // What is not kept is over at once.
             if self.tools.len() >= TOOLS || id.len() > ID_BYTES {
@@ -168,7 +212,7 @@ fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&ToolKind>) -
         Ok(Value::String(kind)) if kind != "other" => Some(kind),
         _ => None,
     };
-    told.or_else(kind).map(|name| bounded(&sanitised(&name), NAME_BYTES))
+    told.or_else(kind)
 }
 
 #[cfg(test)]
@@ -263,6 +307,17 @@ mod tests {
         ] {
             assert_eq!(tool(more), format!("ToolStarted({name:?})"));
         }
+    }
+
+    #[test]
+    fn of_a_large_update_the_state_of_its_tool_is_read() {
+        let tool = |status: &str| {
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "kind": "edit", "status": status,
+                   "rawInput": "x".repeat(LARGE), "content": [{"type": "content"}]})
+        };
+        let (_, shown) = played(&[tool("in_progress"), tool("completed")]);
+        let wanted = [r#"ToolStarted("edit")"#, "Alive", r#"ToolFinished("edit")"#, "Waiting(Some(Model))"];
+        assert_eq!(shown, wanted);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the end of a turn, or of a connection, is to a caller. Pure.
 
 use subagents_process::Exit;
-use subagents_seam::{Diagnostic, StopReason, bounded, sanitised};
+use subagents_seam::{Diagnostic, StopReason};
 
 use crate::connection::Broken;
 
@@ -9,7 +9,7 @@ use crate::connection::Broken;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turned<'a> {
     pub(crate) program: &'a str,
-    /// The agent's own stop reason.
+    /// The agent's own stop reason, fit to be shown.
     pub(crate) stop: &'a str,
     /// Whether we cancelled it.
     pub(crate) cancelled: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Turned<'a> {
     pub(crate) denied: bool,
     /// Whether the agent told beside the protocol that its model failed.
     pub(crate) failed: bool,
-    /// Its last message.
+    /// Its last message, fit to be shown.
     pub(crate) said: &'a str,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn of_turn(turn: Turned<'_>) -> (StopReason, Option<Diagnostic>) {
     match turn.stop {
         _ if turn.cancelled => (StopReason::Aborted, None),
         "end_turn" if turn.failed => {
-            let said = bounded(&sanitised(turn.said.trim()), 500);
+            let said = turn.said;
             let what =
                 format!("ended its turn as if nothing had happened, but its model failed; it said: {said}");
             (StopReason::Error, because("model-error", &what))
@@ -50,7 +50,6 @@ pub(crate) fn of_turn(turn: Turned<'_>) -> (StopReason, Option<Diagnostic>) {
             (StopReason::Error, because("max-turn-requests", what))
         }
         other => {
-            let other = bounded(&sanitised(other), 100);
             let what = format!("ended its turn for a reason that is not known here, `{other}`");
             (StopReason::Error, because("unknown-stop-reason", &what))
         }

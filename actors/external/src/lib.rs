@@ -6,7 +6,9 @@
 mod ending;
 mod place;
 mod program;
+mod shown;
 
 pub use ending::{closed, end};
 pub use place::Place;
 pub use program::{Program, failure};
+pub use shown::shown;

@@ -123,7 +123,7 @@ fn servers(table: &mut Section, faults: &mut Faults) -> Vec<McpServer> {
         let (name, at) = (entry.key.clone(), entry.at.clone());
         let Some(mut server) = Section::open(path.clone(), entry.at, entry.item, faults) else { continue };
         let command = server.get("command", faults, super::command);
-        let url = server.get("url", faults, word);
+        let url = server.get("url", faults, address);
         let read = match (command, url) {
             (Some(command), None) => {
                 let env = server.get("env", faults, section::variables).unwrap_or_default();
@@ -161,10 +161,32 @@ fn servers(table: &mut Section, faults: &mut Faults) -> Vec<McpServer> {
     servers
 }
 
+fn address(item: &Item) -> Result<String, Wrong> {
+    let text = section::text(item)?;
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let right = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    if right && text.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(text);
+    }
+    Err(item.wrong("give an address like \"http://127.0.0.1:8000/mcp\""))
+}
+
 /// Names and values; no message holds a value.
 fn headers(item: &Item) -> Result<Vec<(String, String)>, Wrong> {
     let Value::Table(entries) = &item.value else {
         return Err(item.expected("a table of strings, like { Authorization = \"Bearer …\" }"));
     };
-    entries.iter().map(|entry| Ok((entry.key.clone(), section::text(&entry.item)?))).collect()
+    let headers = entries.iter().map(|entry| {
+        let named = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if entry.key.is_empty() || !entry.key.chars().all(named) {
+            let why = "that is no name of a header: use letters, digits and `-`".to_owned();
+            return Err(Wrong { at: entry.at.clone(), why });
+        }
+        let value = section::text(&entry.item)?;
+        if value.chars().any(char::is_control) {
+            return Err(entry.item.wrong("a header is one line, without control characters"));
+        }
+        Ok((entry.key.clone(), value))
+    });
+    headers.collect()
 }
