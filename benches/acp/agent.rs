@@ -79,16 +79,23 @@ fn agent() -> std::io::Result<()> {
 }
 
 fn lines(pour: Pour) -> std::io::Result<()> {
-    let line = format!(
-        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{}"}}}}}}}}"#,
-        pour.chunk()
-    ) + "\n";
+    let line = |text: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+        ) + "\n"
+    };
+    // Two in turn: who says the same again and again is taken for broken.
+    let chunk = pour.chunk();
+    let other: String = chunk.chars().rev().collect();
+    let (line, pair) = (line(&chunk), line(&chunk) + &line(&other));
+    let pairs = pour.chunks / 2;
+    let whole = (PORTION / pair.len()).clamp(1, pairs.max(1));
+    let portion = pair.repeat(whole);
     let mut stdout = stdout().lock();
-    let whole = (PORTION / line.len()).clamp(1, pour.chunks);
-    let portion = line.repeat(whole);
-    for _ in 0..pour.chunks / whole {
+    for _ in 0..pairs / whole {
         stdout.write_all(portion.as_bytes())?;
     }
-    stdout.write_all(line.repeat(pour.chunks % whole).as_bytes())?;
+    stdout.write_all(pair.repeat(pairs % whole).as_bytes())?;
+    stdout.write_all(line.repeat(pour.chunks % 2).as_bytes())?;
     stdout.flush()
 }

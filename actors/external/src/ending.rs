@@ -1,5 +1,7 @@
 //! The end of a program, and how a caller hears of it.
 
+use std::time::Duration;
+
 use subagents_process::{Ladder, Process, Stdout, Teardown};
 use subagents_seam::{Closed, Instant};
 
@@ -11,7 +13,15 @@ pub async fn end(process: &mut Process, stdout: Option<Stdout>, deadline: Instan
     if let Some(stdout) = stdout {
         process.give_back_stdout(stdout);
     }
-    process.terminate(Ladder::within(left)).await
+    process.terminate(ladder(left)).await
+}
+
+/// The usual ladder, with all the time that is left for its last step: on a busy machine even a kill takes its time, and
+/// nothing is left behind before the time is up.
+fn ladder(left: Duration) -> Ladder {
+    let mut ladder = Ladder::within(left);
+    ladder.kill = ladder.kill.max(left.saturating_sub(ladder.eof + ladder.term));
+    ladder
 }
 
 /// What came of the teardown of `program`, for [`Child::close`](subagents_seam::Child::close).
@@ -33,6 +43,15 @@ mod tests {
     use subagents_process::{Exit, Stage};
 
     use super::*;
+
+    #[test]
+    fn the_last_step_has_all_the_time_that_is_left() {
+        let whole = ladder(Duration::from_secs(13));
+        let seconds = |step: Duration| step.as_secs();
+        assert_eq!((seconds(whole.eof), seconds(whole.term), seconds(whole.kill)), (1, 2, 10));
+        let short = ladder(Duration::from_millis(500));
+        assert_eq!(short.eof + short.term + short.kill, Duration::from_millis(500));
+    }
 
     #[test]
     fn only_what_is_seen_to_be_gone_is_clean() {
