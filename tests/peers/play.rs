@@ -91,10 +91,15 @@ impl Play<'_> {
             .provider(self.agent, self.installed, base, self.record.as_deref())
             .permission(if refuses { Permission::Reject } else { Permission::Allow })
             .schema_attempts(NonZeroU32::MIN.saturating_add(1));
+        let mut deadlines = Deadlines::new().start(START).cancel_grace(GRACE);
+        if self.scenario.name == "crowd" {
+            // All of them end at the same time, too.
+            deadlines = deadlines.dispose(PATIENCE);
+        }
         let service = SubagentService::builder()
             .provider("peer", provider)
             .overall_limit(CROWD)
-            .deadlines(Deadlines::new().start(START).cancel_grace(GRACE))
+            .deadlines(deadlines)
             .build()
             .map_err(|error| error.to_string())?;
         let root = service.root(stage.work()).map_err(|error| error.to_string())?;
