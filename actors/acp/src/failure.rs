@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use subagents_external::shown;
 use subagents_process::Secrets;
-use subagents_seam::{Diagnostic, bounded};
+use subagents_seam::{Diagnostic, bounded, sanitised};
 
 /// The agent wants a sign-in, by ACP.
 const AUTH_REQUIRED: &str = "-32000";
@@ -119,13 +119,14 @@ fn told(value: &RawValue, secrets: &Secrets, limit: usize) -> String {
 
 /// The value with every secret in it masked. What was parsed is not nested deeper than the parser goes.
 fn masked(value: &Value, secrets: &Secrets) -> Value {
+    // Once more when it is clean, which may put one together.
+    let clean = |text: &str| secrets.mask(&sanitised(&secrets.mask(text))).into_owned();
     match value {
-        Value::String(text) => Value::String(secrets.mask(text).into_owned()),
+        Value::String(text) => Value::String(clean(text)),
         Value::Array(items) => items.iter().map(|item| masked(item, secrets)).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, field)| (secrets.mask(name).into_owned(), masked(field, secrets)))
-            .collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| (clean(name), masked(field, secrets))).collect()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }

@@ -159,3 +159,66 @@ async fn f07_a_secret_that_the_agent_is_given_is_masked_wherever_it_says_it() {
     assert!(!told.contains(SECRET), "{told}");
     host.end().await;
 }
+
+#[tokio::test]
+async fn f07_a_secret_is_masked_in_whatever_an_agent_names() {
+    let secret = "sk-ant-0123456789-".repeat(8);
+    let torn = format!("{}\u{1b}[0m{}", &secret[..20], &secret[20..]);
+    let stop = json!({"stopReason": "end_turn"});
+    let auth = json!([{"id": secret, "name": torn, "vars": [{"name": secret}]}]);
+    let session = json!({"sessionId": SESSION, "modes": {"availableModes": [{"id": secret}]}});
+    let asks = |name: &str| {
+        let call = json!({"toolCallId": "t", "name": name});
+        let params = json!({"sessionId": SESSION, "toolCall": call, "options": []});
+        Script::prompted()
+            .request(json!(0), "session/request_permission", params)
+            .chunk("x")
+            .say(json!({"jsonrpc": "2.0", "id": 3, "result": stop}))
+    };
+    for (script, mode) in [
+        (Script::bare().expect("initialize").reply(json!({"protocolVersion": secret})), None),
+        (
+            Script::bare()
+                .expect("initialize")
+                .reply(json!({"protocolVersion": 1, "authMethods": auth}))
+                .expect("session/new")
+                .fail(json!({"code": -32000, "message": torn})),
+            None,
+        ),
+        (Script::initialized().expect("session/new").reply(session), Some("zz")),
+        (Script::bare().raw(&torn).expect("initialize").exit(1), None),
+        (asks(&secret), None),
+        (asks(&format!("{}{secret}", "x".repeat(83))), None),
+        (asks(&torn), None),
+        (Script::prompted().stop(&torn), None),
+        (
+            Script::prompted().fail(json!({"code": secret, "message": torn, "data": {torn.clone(): secret}})),
+            None,
+        ),
+    ] {
+        let acp = script.acp().env("AGENT_KEY", &secret);
+        let host = Host::with(mode.map_or(acp.clone(), |mode| acp.mode(mode)));
+        let told = format!("{:?}", within("an outcome", host.service.delegate("agent", host.ask("x"))).await);
+        assert!(told.contains("[AGENT_KEY]") && !told.contains(&secret[..12]), "{told}");
+        host.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_too_large_is_refused_and_the_agent_goes_on() {
+    // A shell makes it: no variable holds so much.
+    let question = format!(
+        r#"{{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{{"sessionId":"{SESSION}","toolCall":{{"toolCallId":"t","rawInput":"%s"}},"options":[]}}}}\n"#
+    );
+    let end = r#"{"jsonrpc":"2.0","id":3,"result":{"stopReason":"refusal"}}"#;
+    let shell = format!(
+        "x=$(head -c 1000000 /dev/zero | tr '\\0' x); printf '{question}' \"$x\" >&3; echo '{end}' >&3; exec cat >/dev/null"
+    );
+    let result = played(&Script::prompted().become_shell(&shell)).await;
+    assert_eq!(
+        (&result.stop_reason, result.details.denied_calls.len()),
+        (&StopReason::Refusal, 1),
+        "{result:?}"
+    );
+    assert!(result.details.denied_calls[0].reason.contains("too large"), "{result:?}");
+}

@@ -222,7 +222,7 @@ async fn a_question_that_is_none_is_refused_and_too_many_at_once_are_too() {
     let host = Host::of(&script);
     let result = host.delegate("x").await;
     assert!(result.text().contains("-32602"), "{}", result.text());
-    assert_eq!(result.details.denied_calls[0].reason, "its question could not be read");
+    assert_eq!(result.details.denied_calls[0].reason, "its question could not be read, or is too large");
     host.end().await;
 
     let question = |id: u64| {
@@ -237,6 +237,7 @@ async fn a_question_that_is_none_is_refused_and_too_many_at_once_are_too() {
         .say(json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}));
     let host = Host::with(script.acp().permission(Permission::ask(|_| std::future::pending())));
     let result = host.delegate("x").await;
-    assert_eq!(result.details.denied_calls[0].reason, "64 of its questions are open already", "{result:?}");
+    let reason = &result.details.denied_calls[0].reason;
+    assert!(reason.starts_with("64 of its questions are open already"), "{reason}");
     host.end().await;
 }
