@@ -168,8 +168,12 @@ impl Theatre {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn count_of(things: usize) -> f64 {
+    things as f64
+}
+
 fn per_second(count: usize, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64()
+    count_of(count) / time.as_secs_f64()
 }
 
 /// How long this process was on a processor, its calls to the system included.
@@ -186,8 +190,9 @@ fn measure(plan: &Plan, theatre: &Theatre, way: Way, board: &mut Board) -> Resul
     let (began, cpu) = (Instant::now(), on_cpu());
     let times = (0..count).map(|_| theatre.delegate(way, Pour::ONE)).collect::<Result<Vec<_>, _>>()?;
     let starts = per_second(count, began.elapsed());
-    let prompt = median(times.iter().map(Duration::as_secs_f64).collect());
-    let prompt_cpu = 1.0 / per_second(count, on_cpu().saturating_sub(cpu));
+    let times: Vec<_> = times.iter().map(Duration::as_secs_f64).collect();
+    let (prompt, quickest) = (median(times.clone()), times.into_iter().fold(f64::INFINITY, f64::min));
+    let prompt_cpu = on_cpu().saturating_sub(cpu).as_secs_f64() / count_of(count);
     if way != Way::AcpMasked {
         board.enter(Figure::Prompt, way, prompt * 1e3);
     }
@@ -198,20 +203,17 @@ fn measure(plan: &Plan, theatre: &Theatre, way: Way, board: &mut Board) -> Resul
     if way == Way::Exec {
         return Ok(());
     }
-    // What a chunk adds: a process that is started and ended is no part of it.
+    // What a chunk adds: a process that is started and ended is no part of it. The quickest, which is never more than there
+    // was of it.
     let cpu = on_cpu();
-    let time = theatre.delegate(way, plan.drops)?.as_secs_f64() - prompt;
-    let chunk = |seconds: f64| seconds * 1e9 * per_second(1, Duration::from_secs(plan.drops.chunks as u64));
+    let time = theatre.delegate(way, plan.drops)?.as_secs_f64() - quickest;
+    let chunk = |seconds: f64| seconds * 1e9 / count_of(plan.drops.chunks);
     board.enter(Figure::Chunk, way, chunk(time));
     if way != Way::Acpx {
         board.enter(Figure::ChunkCpu, way, chunk(on_cpu().saturating_sub(cpu).as_secs_f64() - prompt_cpu));
     }
-    let time = theatre.delegate(way, plan.buckets)?.as_secs_f64() - prompt;
-    board.enter(
-        Figure::Throughput,
-        way,
-        per_second(plan.buckets.text(), Duration::from_secs_f64(time)) / 1e6,
-    );
+    let time = theatre.delegate(way, plan.buckets)?.as_secs_f64() - quickest;
+    board.enter(Figure::Throughput, way, count_of(plan.buckets.text()) / time / 1e6);
     Ok(())
 }
 

@@ -155,7 +155,7 @@ fn sign_in_needed(
 
 /// What may be chosen for a session.
 #[derive(Debug, Clone, Copy)]
-enum Choice {
+pub(crate) enum Choice {
     Mode,
     Model,
 }
@@ -175,7 +175,7 @@ impl Choice {
     }
 
     /// The lists that an agent may give, each with the ids in it: configuration options, then what was before them.
-    fn ids(self, session: &Value) -> (Option<&str>, Vec<&str>) {
+    pub(crate) fn ids(self, session: &Value) -> (Option<&str>, Vec<&str>) {
         let options = session["configOptions"].as_array().into_iter().flatten();
         let mut of_kind = options
             .filter(|option| option["category"].as_str().or(option["id"].as_str()) == Some(self.word()));

@@ -41,6 +41,8 @@ mod sign_in;
 mod spent;
 mod start;
 mod stray;
+#[cfg(test)]
+mod transcripts;
 mod turn;
 mod verdict;
 mod wire;
