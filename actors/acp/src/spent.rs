@@ -1,7 +1,7 @@
 //! What an agent says it used up. Pure.
 //!
 //! The protocol has no settled place for tokens yet. Agents put them beside the stop reason, as `usage` or below
-//! `_meta.quota.token_count`; the cost so far comes in an update.
+//! `_meta.quota.token_count`, or beside a piece of the answer; the cost so far comes in an update.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +15,7 @@ const LARGEST: usize = 64 * 1024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spent {
     usage: Usage,
+    calls: Usage,
 }
 
 impl Spent {
@@ -22,16 +23,18 @@ impl Spent {
     /// do not know.
     pub(crate) fn turn(&mut self, ending: &Ending) {
         let places = [&ending.usage, &ending.meta["quota"]["token_count"]];
-        let Some(tokens) = places.into_iter().map(Tokens::read).find(Tokens::is_known) else { return };
-        let sum = |so_far: &mut Option<u64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *so_far = Some(so_far.unwrap_or(0).saturating_add(more));
-            }
-        };
-        sum(&mut self.usage.input_tokens, tokens.input);
-        sum(&mut self.usage.output_tokens, tokens.output);
-        sum(&mut self.usage.cached_tokens, tokens.cached);
-        sum(&mut self.usage.total_tokens, tokens.total);
+        if let Some(tokens) = places.into_iter().map(Tokens::read).find(Tokens::is_known) {
+            tokens.add_to(&mut self.usage);
+        }
+    }
+
+    /// Adds the tokens of one answer of its model, as qwen tells them beside a piece of its own answer. They count where no
+    /// turn tells any.
+    pub(crate) fn call(&mut self, usage: &Value) {
+        let tokens = Tokens::read(usage);
+        if tokens.is_known() {
+            tokens.add_to(&mut self.calls);
+        }
     }
 
     /// Takes the cost of the session so far; in another currency than the dollar it stays unknown.
@@ -43,7 +46,10 @@ impl Spent {
 
     /// All of it; none where nothing is known.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        (self.usage != Usage::default()).then(|| self.usage.clone())
+        let told = self.usage.input_tokens.or(self.usage.output_tokens).or(self.usage.total_tokens);
+        let mut usage = if told.is_some() { self.usage.clone() } else { self.calls.clone() };
+        usage.cost_usd = self.usage.cost_usd;
+        (usage != Usage::default()).then_some(usage)
     }
 }
 
@@ -98,6 +104,18 @@ impl Tokens {
         }
     }
 
+    fn add_to(&self, usage: &mut Usage) {
+        let sum = |so_far: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *so_far = Some(so_far.unwrap_or(0).saturating_add(more));
+            }
+        };
+        sum(&mut usage.input_tokens, self.input);
+        sum(&mut usage.output_tokens, self.output);
+        sum(&mut usage.cached_tokens, self.cached);
+        sum(&mut usage.total_tokens, self.total);
+    }
+
     fn is_known(&self) -> bool {
         [self.input, self.output, self.cached, self.total].into_iter().flatten().any(|tokens| tokens > 0)
     }
@@ -132,6 +150,17 @@ mod tests {
         let usage = spent.usage().unwrap();
         assert_eq!((usage.input_tokens, usage.output_tokens), (Some(15), Some(3)));
         assert_eq!((usage.cached_tokens, usage.total_tokens, usage.cost_usd), (Some(0), Some(12), None));
+    }
+
+    #[test]
+    fn the_tokens_of_single_calls_count_where_no_turn_tells_any() {
+        let mut spent = Spent::default();
+        for _ in 0..2 {
+            spent.call(&json!({"inputTokens": 10, "outputTokens": 2}));
+        }
+        assert_eq!(spent.usage().unwrap().input_tokens, Some(20));
+        spent.turn(&ending(&json!({"usage": {"inputTokens": 21, "outputTokens": 4}})));
+        assert_eq!(spent.usage().unwrap().input_tokens, Some(21));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::failure::RpcError;
 use crate::handshake::Choice;
 use crate::permission::Decision;
 use crate::question::Question;
+use crate::spent::Ending;
 use crate::turn::Turn;
 use crate::verdict::{self, Turned};
 use crate::wire::{Incoming, Line};
@@ -168,7 +169,8 @@ impl Replay {
         turn.answer.finish(&mut |progress| self.shown.push(format!("{progress:?}")));
         let (stop, diagnostic) = match outcome {
             Ok(answer) => {
-                turn.spent.turn(answer);
+                let raw = serde_json::value::to_raw_value(answer).expect("it is JSON");
+                turn.spent.turn(&Ending::read(&raw));
                 let (stop, diagnostic) = verdict::of_turn(Turned {
                     program: "agent",
                     stop: answer["stopReason"].as_str().unwrap_or_default(),

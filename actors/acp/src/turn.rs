@@ -109,7 +109,13 @@ impl Turn {
             return show(Progress::Alive);
         }
         match update {
-            SessionUpdate::AgentMessageChunk(ContentChunk { content, message_id, .. }) => {
+            SessionUpdate::AgentMessageChunk(ContentChunk { content, message_id, meta, .. }) => {
+                if let Some(usage) = meta.as_ref().and_then(|meta| meta.get("usage")) {
+                    self.spent.call(usage);
+                    if let Some(usage) = self.spent.usage() {
+                        show(Progress::Usage(usage));
+                    }
+                }
                 let ContentBlock::Text(text) = content else { return show(Progress::Alive) };
                 let id = message_id.as_ref().map(|id| &*id.0);
                 self.answer.chunk(&text.text, id.filter(|id| id.len() <= ID_BYTES), show);
@@ -205,8 +211,12 @@ impl Turn {
 
 /// What a tool may be called where people see it. A title is none: it holds what the tool was given.
 fn tool_name(name: Option<&str>, meta: Option<&Meta>, kind: Option<&ToolKind>) -> Option<String> {
-    let claude = || meta?.get("claudeCode")?.get("toolName").and_then(Value::as_str);
-    let told = name.or_else(claude).map(str::to_owned);
+    // Claude Code's and Qwen's own places.
+    let beside = || {
+        let meta = meta?;
+        meta.get("claudeCode").and_then(|claude| claude.get("toolName")).or(meta.get("toolName"))?.as_str()
+    };
+    let told = name.or_else(beside).map(str::to_owned);
     // The kind as the protocol writes it.
     let kind = || match serde_json::to_value(kind?) {
         Ok(Value::String(kind)) if kind != "other" => Some(kind),
