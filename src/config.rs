@@ -306,19 +306,20 @@ impl Config {
         let near = nearest(name, &names);
         let configured: Vec<_> = self.configured().map(ProviderConfig::name).collect();
         let mut told = Vec::new();
-        if configured.is_empty() {
-            told.push(none());
-        } else {
+        if !configured.is_empty() {
             told.push(format!("configured: {}", quoted(&configured)));
+        } else if near.is_none() {
+            told.push(none());
         }
         if near.is_none() && names.len() > configured.len() {
             let known = self.providers.iter().filter(|provider| provider.is_known());
             let known: Vec<_> = known.map(ProviderConfig::name).collect();
             told.push(format!("known without configuration: {}", quoted(&known)));
         }
-        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-        let joint = if configured.is_empty() { ":" } else { ";" };
-        format!("no provider is named `{shown}`{joint} {near}{}", told.join("; "))
+        let joint = if configured.is_empty() && near.is_none() { ":" } else { ";" };
+        let near = near.map(|near| format!(" did you mean `{near}`?")).unwrap_or_default();
+        let told = if told.is_empty() { String::new() } else { format!(" {}", told.join("; ")) };
+        format!("no provider is named `{shown}`{joint}{near}{told}")
     }
 }
 

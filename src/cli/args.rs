@@ -40,9 +40,9 @@ impl Command {
 #[derive(Debug, clap::Args)]
 #[command(override_usage = USAGE, after_help = RUN_EXAMPLES, after_long_help = RUN_DETAILS)]
 pub(crate) struct RunArgs {
-    /// The configured provider that does the work [default: the default one, or the only one]
+    /// The provider that does the work [default: the configured default, or the only one, or an agent on PATH]
     ///
-    /// See `subagents providers`. Its limit and its deadlines hold; --timeout and --idle-timeout win over them.
+    /// A configured one, or an agent that is known by name: see `subagents providers`. Its limit and its deadlines hold; --timeout and --idle-timeout win over them.
     #[arg(short, long, value_name = "NAME", conflicts_with = "command", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) provider: Option<String>,
 
@@ -121,8 +121,14 @@ pub(crate) struct RunArgs {
     pub(crate) model: Option<String>,
 
     /// COMMAND is an agent that speaks the Agent Client Protocol, not just any program
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with = "provider")]
     pub(crate) acp: bool,
+
+    /// Let this variable reach the children, although its name looks like a secret
+    ///
+    /// May be given several times. Its value is masked in what the children say.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) pass_env: Vec<String>,
 
     /// Show the live tree on stderr
     ///

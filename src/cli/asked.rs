@@ -3,7 +3,10 @@
 use crate::cli::{args::RunArgs, output::one_line, plan::UsageError};
 use serde_json::Value;
 use std::{fs::File, io::Read, path::Path, sync::Arc};
-use subagents::{AgentOptions, Capabilities, Capability, Name, StartError, StartRequest, schema};
+use subagents::{
+    AgentOption, AgentOptions, Capabilities, Capability, FailureCode, Name, StartError, StartRequest,
+    acp::KnownAgent, config::FILE_NAME, schema,
+};
 
 /// The longest schema or persona that is read: what is longer is most likely another file.
 const LONGEST: usize = 1024 * 1024;
@@ -46,23 +49,51 @@ impl Asked {
     }
 }
 
-/// What would help where a provider cannot do what an option asks for, of the providers that are configured.
-pub(crate) fn advice(error: &StartError, configured: &[(Name, Capabilities)]) -> Option<String> {
-    let StartError::UnsupportedCapability { feature, .. } = error else { return None };
-    let (option, capability) = [
-        ("--schema", Capability::OutputSchema),
-        ("--max-depth", Capability::DepthLimit),
-        ("--persona", Capability::Persona),
-    ]
-    .into_iter()
-    .find(|(_, capability)| capability.as_str() == *feature)?;
+/// What would help where a start failed, of what the program has options or knows agents for.
+pub(crate) fn advice(error: &StartError, provider: &Name, here: &[(Name, Capabilities)]) -> Option<String> {
+    match error {
+        StartError::UnsupportedCapability { feature, .. } => unable(feature, here),
+        StartError::ProviderFailed(failure) => {
+            let agent = KnownAgent::named(provider)?;
+            match failure.code() {
+                FailureCode::NotOnPath => Some(format!("to get it: {}", agent.install)),
+                FailureCode::AuthRequired => {
+                    Some("or name another with -p; `subagents providers` tells which work".to_owned())
+                }
+                FailureCode::ProviderFailed | _ => None,
+            }
+        }
+        StartError::Draining | _ => None,
+    }
+}
+
+/// Who can do what an option asks for, and what would make others do it.
+fn unable(feature: &str, here: &[(Name, Capabilities)]) -> Option<String> {
+    type Can = fn(&Capabilities) -> bool;
+    let options: [(&str, &str, Can, &str); 4] = [
+        ("--schema", Capability::OutputSchema.as_str(), |can| can.has(Capability::OutputSchema), ""),
+        (
+            "--max-depth",
+            Capability::DepthLimit.as_str(),
+            |can| can.has(Capability::DepthLimit),
+            "depth_limit",
+        ),
+        ("--persona", Capability::Persona.as_str(), |can| can.has(Capability::Persona), "persona"),
+        ("--model", AgentOption::Model.as_str(), |can| can.honours(AgentOption::Model), ""),
+    ];
+    let (option, _, can, key) = options.into_iter().find(|(_, name, ..)| *name == feature)?;
     let able: Vec<_> =
-        configured.iter().filter(|(_, can)| can.has(capability)).map(|(name, _)| &**name).collect();
+        here.iter().filter(|(_, capabilities)| can(capabilities)).map(|(name, _)| &**name).collect();
     let which = match &*able {
-        [] => "no configured provider can; `subagents providers` tells what each can do".to_owned(),
-        able => format!("of the configured providers, `{}` can: name it with -p", able.join("`, `")),
+        [] => "no provider here can; `subagents providers` tells what each can do".to_owned(),
+        able => format!("here `{}` can: name it with -p", able.join("`, `")),
     };
-    Some(format!("{option}: {which}"))
+    let set = if key.is_empty() {
+        String::new()
+    } else {
+        format!("; one of kind acp can with `{key} = true` in its table of {FILE_NAME}")
+    };
+    Some(format!("{option}: {which}{set}"))
 }
 
 fn read_schema(path: &Path) -> Result<Value, UsageError> {
@@ -132,24 +163,37 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::advice;
-    use subagents::{Capabilities, Capability, StartError};
+    use subagents::{Capabilities, Capability, FailureCode, ProviderFailure, StartError};
 
     #[test]
     fn a_provider_that_can_is_named() {
         let refused = |capability| StartError::unsupported(&"exec".into(), capability);
         let able =
             [("wc".into(), Capabilities::NONE), ("agent".into(), Capabilities::NONE.with_output_schema())];
-        let named = advice(&refused(Capability::OutputSchema), &able).expect("some");
-        assert_eq!(named, "--schema: of the configured providers, `agent` can: name it with -p");
-        for (capability, option) in
-            [(Capability::Persona, "--persona"), (Capability::DepthLimit, "--max-depth")]
-        {
-            let none = advice(&refused(capability), &able).expect("some");
+        let advice = |error: &StartError| advice(error, &"exec".into(), &able);
+        assert_eq!(
+            advice(&refused(Capability::OutputSchema)).expect("some"),
+            "--schema: here `agent` can: name it with -p"
+        );
+        for (capability, option, key) in [
+            (Capability::Persona, "--persona", "`persona = true`"),
+            (Capability::DepthLimit, "--max-depth", "`depth_limit = true`"),
+        ] {
+            let none = advice(&refused(capability)).expect("some");
             assert!(
-                none.starts_with(&format!("{option}: no configured provider can; `subagents providers`")),
+                none.starts_with(&format!("{option}: no provider here can; `subagents providers`")),
                 "{none}"
             );
+            assert!(none.contains(key), "{none}");
         }
-        assert_eq!(advice(&StartError::Draining, &able), None);
+        assert_eq!(advice(&StartError::Draining), None);
+    }
+
+    #[test]
+    fn a_known_agent_that_is_not_here_is_told_with_how_to_get_it() {
+        let absent = StartError::from(ProviderFailure::new(FailureCode::NotOnPath, "gemini is not on PATH"));
+        let told = advice(&absent, &"gemini".into(), &[]).expect("some");
+        assert_eq!(told, "to get it: npm install -g @google/gemini-cli");
+        assert_eq!(advice(&absent, &"mine".into(), &[]), None);
     }
 }

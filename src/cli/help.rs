@@ -66,7 +66,8 @@ Agents:
   nothing is configured the first that is there does the work. Any other agent
   that speaks the Agent Client Protocol is a COMMAND with --acp, or is
   configured. What one asks a permission for is refused unless --permission
-  or the configuration says `allow`.
+  or the configuration says `allow`. One that is not configured may be silent
+  for 30m, and gets no secret but those of its own sign-in and --pass-env's.
 
 Configuration:
   subagents.toml, in the directory this is called in or the nearest one above
@@ -112,7 +113,7 @@ Environment:
       what to log to stderr: a level, or target=level,…; no progress is drawn
       then
   Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the
-  children, but for those that `pass_env` of a provider lists."
+  children, but for those that --pass-env, or `pass_env` of a provider, names."
 );
 
 macro_rules! providers_examples {

@@ -91,7 +91,7 @@ impl Style {
     /// An error with what would help.
     fn message(&self, error: &DelegateError) -> String {
         let advice = match error {
-            DelegateError::Start(error) => advice(error, &self.able),
+            DelegateError::Start(error) => advice(error, &self.provider, &self.able),
             DelegateError::Result(_) | DelegateError::Dispose { .. } | _ => None,
         };
         advice.map_or_else(|| error.to_string(), |advice| format!("{error} ({advice})"))

@@ -89,9 +89,9 @@ impl Plan {
             _ => None,
         };
         let (provider, unnamed) = match configured {
-            Some(provider) => (configured_provider(provider, args.permission)?, provider.name().as_str()),
-            None if args.acp => (agent(&args.command, args.permission)?.into(), ACP),
-            None => (program(&args.command, args.permission)?.into(), EXEC),
+            Some(provider) => (configured_provider(provider, &args)?, provider.name().as_str()),
+            None if args.acp => (agent(&args)?.into(), ACP),
+            None => (program(&args)?.into(), EXEC),
         };
         let name = Name::from(unnamed);
         let jobs = match (args.jobs, &args.each) {
@@ -195,15 +195,16 @@ fn permission(policy: Policy) -> Permission {
     }
 }
 
-fn configured_provider(provider: &ProviderConfig, policy: Option<Policy>) -> Result<DynProvider, UsageError> {
-    match (policy, provider.acp()) {
-        (None, _) => Ok(provider.provider()),
-        (Some(policy), Some(acp)) => Ok(acp.permission(permission(policy)).into()),
-        (Some(_), None) => Err(no_permission(&format!(
-            "provider {} is of kind {}",
-            provider.name(),
-            provider.kind().as_str()
-        ))),
+fn configured_provider(provider: &ProviderConfig, args: &RunArgs) -> Result<DynProvider, UsageError> {
+    let kind = || format!("provider {} is of kind {}", provider.name(), provider.kind().as_str());
+    match (provider.acp(), provider.exec(), args.permission) {
+        (Some(acp), _, policy) => {
+            let acp = acp.pass_env(&args.pass_env);
+            Ok(policy.map_or_else(|| acp.clone(), |policy| acp.clone().permission(permission(policy))).into())
+        }
+        (None, _, Some(_)) => Err(no_permission(&kind())),
+        (None, Some(exec), None) => Ok(exec.pass_env(&args.pass_env).into()),
+        (None, None, None) => Ok(provider.provider()),
     }
 }
 
@@ -211,18 +212,18 @@ fn no_permission(why: &str) -> UsageError {
     UsageError(format!("--permission is for agents that ask, of kind acp, and {why}: leave it out"))
 }
 
-fn agent(command: &[OsString], policy: Option<Policy>) -> Result<Acp, UsageError> {
-    let (program, arguments) = split(command)?;
-    let acp = Acp::new(program).args(arguments.iter().cloned());
-    Ok(acp.permission(policy.map_or_else(Permission::default, permission)))
+fn agent(args: &RunArgs) -> Result<Acp, UsageError> {
+    let (program, arguments) = split(&args.command)?;
+    let acp = Acp::new(program).args(arguments.iter().cloned()).pass_env(&args.pass_env);
+    Ok(acp.permission(args.permission.map_or_else(Permission::default, permission)))
 }
 
-fn program(command: &[OsString], policy: Option<Policy>) -> Result<Exec, UsageError> {
-    if policy.is_some() {
+fn program(args: &RunArgs) -> Result<Exec, UsageError> {
+    if args.permission.is_some() {
         return Err(no_permission("COMMAND without --acp is any program"));
     }
-    let (program, arguments) = split(command)?;
-    Ok(Exec::new(program).args(arguments.iter().cloned()))
+    let (program, arguments) = split(&args.command)?;
+    Ok(Exec::new(program).args(arguments.iter().cloned()).pass_env(&args.pass_env))
 }
 
 fn split(command: &[OsString]) -> Result<(&OsString, &[OsString]), UsageError> {

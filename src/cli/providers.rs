@@ -192,7 +192,8 @@ impl<'a> Known<'a> {
         fact("agent", &self.agent.as_ref().map(ToString::to_string).unwrap_or_default());
         if let Some(error) = &self.failure {
             fact("fails", &format!("{}: {error}", error.code().as_str()));
-            fact("next", self.next_step().unwrap_or_default());
+            let told = error.to_string();
+            fact("next", self.next_step().filter(|next| !told.contains(next)).unwrap_or_default());
         }
         let can: Vec<_> = self.prompts.iter().map(|kind| format!("prompts of {kind}")).collect();
         let more = self.capabilities.iter().map(|name| (*name).to_owned());

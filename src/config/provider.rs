@@ -190,7 +190,7 @@ impl ProviderConfig {
 
     /// What somebody wrote about it, for people.
     pub fn description(&self) -> Option<&str> {
-        self.description.as_deref()
+        self.description.as_deref().or_else(|| self.agent().map(|agent| agent.title))
     }
 
     /// The program and its arguments.

@@ -74,6 +74,13 @@ fn play_all(arguments: &Arguments) -> ExitCode {
         eprintln!("not installed in {}: {names}; tests/peers/install.sh installs them", folder.display());
         return ExitCode::FAILURE;
     }
+    if here.is_empty() && !arguments.only.is_empty() {
+        eprintln!(
+            "not installed in {}: {names}; tests/peers/install.sh --only NAME installs one",
+            folder.display()
+        );
+        return ExitCode::FAILURE;
+    }
     if here.is_empty() {
         println!("peers: none is installed in {}; tests/peers/install.sh installs them", folder.display());
         return ExitCode::SUCCESS;

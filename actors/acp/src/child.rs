@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::value::RawValue;
-use subagents_external::{closed, shown};
+use subagents_external::{Program, closed, shown};
 use subagents_seam::provider::BoxFuture;
 use subagents_seam::schema::{Cut, SchemaAsk, Verdict};
 use subagents_seam::{
@@ -52,6 +53,9 @@ pub(crate) struct Order {
     pub(crate) sign_in: Option<String>,
     /// What is known of how to sign in.
     pub(crate) sign_in_hint: Option<&'static str>,
+    /// How it was started, and where.
+    pub(crate) program: Program,
+    pub(crate) cwd: PathBuf,
 }
 
 /// An agent that was started for one delegation. Dropping it kills its process group, and what has left the group.
@@ -68,6 +72,8 @@ pub struct AcpChild {
     /// Taken by the one sign-in.
     sign_in: Option<String>,
     sign_in_hint: Option<&'static str>,
+    program: Program,
+    cwd: PathBuf,
     /// Questions that a callback thinks about, by a number of ours.
     open: HashMap<u64, Open>,
     thinking: FuturesUnordered<BoxFuture<'static, (u64, Decision)>>,
@@ -112,7 +118,18 @@ enum Next {
 
 impl AcpChild {
     pub(crate) fn new(connection: Connection, agent: AgentInfo, turn: Turn, order: Order) -> Self {
-        let Order { prompt, persona, ask, permission, asker, max_output, sign_in, sign_in_hint } = order;
+        let Order {
+            prompt,
+            persona,
+            ask,
+            permission,
+            asker,
+            max_output,
+            sign_in,
+            sign_in_hint,
+            program,
+            cwd,
+        } = order;
         let prompt = match &ask {
             Some(ask) => ask.ask(&prompt),
             None => prompt,
@@ -129,6 +146,8 @@ impl AcpChild {
             max_output,
             sign_in,
             sign_in_hint,
+            program,
+            cwd,
             open: HashMap::new(),
             thinking: FuturesUnordered::new(),
             questions: 0,
@@ -346,7 +365,14 @@ impl AcpChild {
         details.truncated = answer.truncation();
         details.schema_attempts = self.ask.as_ref().map_or_else(Vec::new, |ask| ask.attempts().to_vec());
         let mut result = SubagentResult::new(reason, answer.text()).with_details(details);
-        result.diagnostic = diagnostic;
+        result.diagnostic =
+            diagnostic.map(|diagnostic| match self.program.withheld(diagnostic.text(), &self.cwd) {
+                Some(advice) => {
+                    let category = diagnostic.category().to_owned();
+                    Diagnostic::new(category, &format!("{}; {advice}", diagnostic.text()))
+                }
+                None => diagnostic,
+            });
         result.usage = self.turn.spent.usage().map(Box::new);
         result
     }
@@ -370,7 +396,10 @@ impl AcpChild {
         let program = self.connection.program();
         let diagnostic = if error.wants_sign_in() {
             let advice = sign_in::advice(self.agent.auth_methods(), self.sign_in_hint);
-            Diagnostic::new(error.category(), &format!("{program} wants a sign-in ({error}); {advice}"))
+            Diagnostic::new(
+                error.category(),
+                &format!("{program} wants a sign-in ({}); {advice}", error.brief()),
+            )
         } else {
             error.diagnostic(program)
         };

@@ -118,6 +118,12 @@ pub(crate) struct LastWords {
     stray: Option<String>,
 }
 
+impl LastWords {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stray.is_none() && self.stderr.trim().is_empty()
+    }
+}
+
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The end of stderr tells best, and comes last: it is cut at its beginning.

@@ -94,6 +94,11 @@ impl RpcError {
         }
     }
 
+    /// Without what stands beside the message: of a sign-in, the ways are told anyway.
+    pub(crate) fn brief(&self) -> String {
+        Self { data: String::new(), ..self.clone() }.to_string()
+    }
+
     /// For the result of a run that it ended.
     pub(crate) fn diagnostic(&self, program: &str) -> Diagnostic {
         Diagnostic::new(self.category(), &format!("{} answered with an error: {self}", bounded(program, 200)))

@@ -149,7 +149,7 @@ fn sign_in_needed(
     error: &RpcError,
 ) -> ProviderFailure {
     let advice = sign_in::advice(agent.auth_methods(), wanted.sign_in_hint);
-    let text = format!("{} wants a sign-in ({error}); {advice}", connection.program());
+    let text = format!("{} wants a sign-in ({}); {advice}", connection.program(), error.brief());
     ProviderFailure::new(FailureCode::AuthRequired, text)
 }
 

@@ -88,7 +88,7 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
         asking_mode: Some("default"),
         asking_env: &[],
         install: "npm install -g @qwen-code/qwen-code",
-        sign_in: "start `qwen` once, or set OPENAI_API_KEY",
+        sign_in: "start `qwen` once, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
     },
 ];
 

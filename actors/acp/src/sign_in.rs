@@ -95,9 +95,9 @@ pub(crate) fn way<'a>(
 /// What to do, for people: all the ways, and what is known of this very agent.
 pub(crate) fn advice(methods: &[AuthMethod], hint: Option<&str>) -> String {
     let ways: Vec<_> = methods.iter().map(ToString::to_string).collect();
-    let ways = if ways.is_empty() { "it names none".to_owned() } else { ways.join("; ") };
+    let ways = if ways.is_empty() { String::new() } else { format!("its ways: {}; ", ways.join("; ")) };
     let hint = hint.unwrap_or("sign in with the program itself, or pass it the variable (pass_env)");
-    format!("its ways: {ways}; {hint}")
+    format!("{ways}{hint}")
 }
 
 #[cfg(test)]
@@ -145,6 +145,7 @@ mod tests {
                 "openai (openai)",
             ]
         );
-        assert!(advice(&[], None).starts_with("its ways: it names none; sign in"));
+        assert!(advice(&[], None).starts_with("sign in with the program itself"));
+        assert!(advice(&methods[..1], Some("do so")).eq("its ways: login (Log in); do so"));
     }
 }

@@ -67,6 +67,8 @@ impl Acp {
                     max_output: self.max_output,
                     sign_in: way.map(str::to_owned),
                     sign_in_hint: self.known.map(|known| known.sign_in),
+                    program: self.program.clone(),
+                    cwd: cx.cwd().to_owned(),
                 };
                 let secrets = connection.secrets().clone();
                 let turn = Turn::new(session, Answer::new(self.max_output, &secrets), secrets);
@@ -177,10 +179,21 @@ impl Acp {
 
     /// Why there is no session, with what the agent said last.
     async fn explain(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
+        let failure = self.explained(refused, connection, cwd).await;
+        match self.program.withheld(&failure.to_string(), cwd) {
+            Some(advice) => ProviderFailure::new(failure.code(), format!("{failure}; {advice}")),
+            None => failure,
+        }
+    }
+
+    async fn explained(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
         let (asked, broken) = match refused {
             // Its own words are often not enough.
             Refused::Failed(failure) if failure.code() == FailureCode::ProviderFailed => {
                 let words = connection.words_so_far().await;
+                if words.is_empty() {
+                    return failure;
+                }
                 return ProviderFailure::new(failure.code(), format!("{failure}; {words}"));
             }
             Refused::Failed(failure) => return failure,
@@ -220,11 +233,14 @@ impl Acp {
     }
 
     fn too_late(&self, at: &str, words: &LastWords, connection: &Connection) -> ProviderFailure {
-        let text = format!(
-            "no answer to {at}: see that {} speaks the Agent Client Protocol when it is started so; command: {}; {words}",
-            connection.program(),
-            self.command_line(connection.secrets())
-        );
+        let program = connection.program();
+        let advice = if at == "initialize" {
+            format!("see that {program} speaks the Agent Client Protocol when it is started so")
+        } else {
+            format!("{program} has answered initialize; start it by itself, to see what it waits for")
+        };
+        let command = self.command_line(connection.secrets());
+        let text = format!("no answer to {at}: {advice}; command: {command}; {words}");
         ProviderFailure::new(FailureCode::ProtocolError, text)
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use subagents_process::{Command, Host, Secrets, SpawnError};
+use subagents_process::{Command, Host, Secrets, SpawnError, looks_secret};
 use subagents_seam::{FailureCode, ProviderFailure, StartContext};
 
 /// A program, its arguments, and what it is given of the environment. A provider holds one, and starts it for each
@@ -100,6 +100,25 @@ impl Program {
         Command::new(&self.name, self.directory(cwd))
             .pass_env(&self.pass_env)
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+    }
+
+    /// What would help where this text, a failure of the program's, names a variable that is set here and withheld from it.
+    pub fn withheld(&self, text: &str, cwd: &Path) -> Option<String> {
+        let command = self.command(cwd);
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let named: Vec<_> = text.split(|c| !word(c)).filter(|name| looks_secret(OsStr::new(name))).collect();
+        let mut withheld: Vec<_> = named
+            .into_iter()
+            .filter(|name| std::env::var_os(name).is_some() && command.variable(name).is_none())
+            .collect();
+        withheld.sort_unstable();
+        withheld.dedup();
+        withheld.truncate(3);
+        let (names, is) = (withheld.join(" and "), if withheld.len() == 1 { "is" } else { "are" });
+        let text = format!(
+            "{names} {is} set here and withheld from it, as a name that looks like a secret: pass it on (pass_env)"
+        );
+        (!withheld.is_empty()).then_some(text)
     }
 
     /// Holds what the children of this process share, from now on for as long as this lives.

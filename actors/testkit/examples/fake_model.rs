@@ -24,10 +24,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     say(&format!(
         "# Claude Code
 export ANTHROPIC_BASE_URL={} ANTHROPIC_API_KEY=none
-# Gemini CLI
+# Gemini CLI, with --model gemini-2.5-pro: its default asks which model to ask
 export GOOGLE_GEMINI_BASE_URL={} GEMINI_API_KEY=none
-# most others
-export OPENAI_BASE_URL={} OPENAI_API_KEY=none",
+# Qwen Code, and most others; Codex and opencode take theirs from a configuration (tests/peers/agents/*/home)
+export OPENAI_BASE_URL={} OPENAI_API_KEY=none OPENAI_MODEL=fake-model",
         model.anthropic_base(),
         model.gemini_base(),
         model.openai_base()

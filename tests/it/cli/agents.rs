@@ -79,7 +79,7 @@ fn what_is_here_is_asked_who_it_is_and_what_is_not_is_told_how_to_get() {
     for part in [
         "fails     AUTH_REQUIRED",
         "browser (Log in)",
-        "next      sign in with `codex login`",
+        "browser (Log in); sign in with `codex login`",
         "agent     scripted 1.0",
         "can       prompts of text, outputSchema, agentOptions.model",
         "works by  permission reject",
@@ -252,4 +252,23 @@ fn the_keys_of_an_agent_are_read_or_refused_with_their_place() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn a_variable_that_is_withheld_is_told_and_can_be_passed_on() {
+    let told = Script::prompted().become_shell(
+        r#"if [ -n "$MY_API_KEY" ]; then r='"result":{"stopReason":"refusal"}'; else r='"error":{"code":1,"message":"MY_API_KEY is not set"}'; fi; printf '{"jsonrpc":"2.0","id":3,%s}\n' "$r" >&3; exec cat >/dev/null"#,
+    );
+    let here = Installed::agent("mine", &told);
+    let run = |more: &[&str]| {
+        let args = [&["run", "x", "--json"][..], more, &["--acp", "--", "mine"]].concat();
+        here.subagents(&args).env("MY_API_KEY", "a-key-of-mine").end()
+    };
+    let ended = run(&[]);
+    let text = ended.json()[0]["diagnostic"]["text"].as_str().expect("why").to_owned();
+    assert!(text.contains("MY_API_KEY is set here and withheld from it"), "{text}");
+    assert_eq!(run(&["--pass-env", "MY_API_KEY"]).json()[0]["stop_reason"], "refusal");
+    // A provider is of its own kind.
+    let ended = here.subagents(&["run", "x", "-p", "gemini", "--acp"]).end();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
 }

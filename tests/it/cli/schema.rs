@@ -69,16 +69,19 @@ fn a_provider_that_cannot_do_it_refuses_by_name_and_nothing_is_started() {
     ] {
         for (provider, name) in [(&["--", "touch", "started"][..], "exec"), (&["-p", "words"], "words")] {
             let all = || ["run", "x"].iter().chain(args);
-            let ended = subagents(all().chain(provider)).directory(&folder).end();
+            let ended =
+                subagents(all().chain(provider)).directory(&folder).env("PATH", "/usr/bin:/bin").end();
             assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{args:?}: {ended:?}");
             let told = format!("UNSUPPORTED_CAPABILITY: provider `{name}` cannot honour `{feature}`");
             assert!(ended.err.contains(&told), "{args:?}: {}", ended.err);
-            let advice = format!(
-                "({option}: no configured provider can; `subagents providers` tells what each can do)"
-            );
+            let advice =
+                format!("({option}: no provider here can; `subagents providers` tells what each can do");
             assert!(ended.err.contains(&advice), "{args:?}: {}", ended.err);
 
-            let ended = subagents(all().chain(&["--json"]).chain(provider)).directory(&folder).end();
+            let ended = subagents(all().chain(&["--json"]).chain(provider))
+                .directory(&folder)
+                .env("PATH", "/usr/bin:/bin")
+                .end();
             let line: Value = serde_json::from_str(&ended.out).expect("one line of JSON");
             assert_eq!(
                 (&line["type"], &line["code"]),
