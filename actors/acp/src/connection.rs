@@ -216,6 +216,13 @@ impl Connection {
             let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
             let over = self.over;
             let soon = |why| Some((Instant::now() + LAST_WORDS, why));
+            if over.is_some_and(|(until, _)| until <= Instant::now()) {
+                return Err(match over {
+                    Some((_, Over::Stdin)) => Broken::Deaf,
+                    Some((_, Over::Exit)) | None => Broken::Ended,
+                });
+            }
+            // Its exit before its lines: a descendant may write them without end.
             let line = tokio::select! {
                 biased;
                 written = self.outbox.flush(&mut self.stdin), if !self.outbox.is_empty() => {
@@ -224,17 +231,12 @@ impl Connection {
                     }
                     continue;
                 }
-                line = lines.next() => line,
                 _ = self.process.wait(), if over.is_none_or(|(_, why)| !matches!(why, Over::Exit)) => {
                     self.over = soon(Over::Exit);
                     continue;
                 }
-                () = sleep_until(over.map_or_else(Instant::now, |(until, _)| until)), if over.is_some() => {
-                    return Err(match over {
-                        Some((_, Over::Stdin)) => Broken::Deaf,
-                        Some((_, Over::Exit)) | None => Broken::Ended,
-                    });
-                }
+                line = lines.next() => line,
+                () = sleep_until(over.map_or_else(Instant::now, |(until, _)| until)), if over.is_some() => continue,
             };
             let line = line.transpose().ok_or(Broken::Ended)?;
             if let Some(line) = self.framed(line)? {
@@ -246,7 +248,7 @@ impl Connection {
     /// The agent's next line where it is here already and nothing waits to be written; `None` where [`next`](Self::next)
     /// would do more than give it.
     pub(crate) fn ready(&mut self) -> Option<Result<Line, Broken>> {
-        if !self.outbox.is_empty() {
+        if !self.outbox.is_empty() || self.over.is_some() {
             return None;
         }
         let line = self.lines.as_mut()?.try_next()?;

@@ -160,3 +160,15 @@ async fn b02_a_closed_stdin_is_the_end_of_a_conversation_too() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     host.end().await;
 }
+
+#[tokio::test]
+async fn d06_an_exit_is_seen_although_a_descendant_goes_on_writing() {
+    let line = r#"{"jsonrpc":"2.0","method":"_vendor/noise","params":{}}"#;
+    let flood = format!("setsid yes '{line}' >&3 2>/dev/null & sleep 0.2; exit 3");
+    let host = Host::of(&Script::prompted().chunk("part").become_shell(&flood));
+    let begun = Instant::now();
+    let result = host.delegate("x").await;
+    assert_eq!((category(&result), result.text()), ("exited", "part".to_owned()), "{result:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    host.end().await;
+}
