@@ -126,8 +126,9 @@ pub(crate) struct RunArgs {
 
     /// Let this variable reach the children, although its name looks like a secret
     ///
-    /// May be given several times. Its value is masked in what the children say.
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    /// May be given several times; a name that is not set here is none. A value of six bytes or more, of a name that looks
+    /// like a secret, is masked in what the children say.
+    #[arg(long, value_name = "NAME", value_parser = variable)]
     pub(crate) pass_env: Vec<String>,
 
     /// Show the live tree on stderr
@@ -173,6 +174,15 @@ pub(crate) struct ProvidersArgs {
     /// Read this configuration, and look for no other
     #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
     pub(crate) config: Option<PathBuf>,
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    if name.is_empty() || name.contains('=') || name.contains(char::is_whitespace) {
+        return Err(
+            "give the name of a variable alone, such as MY_API_KEY; its value is that of here".to_owned()
+        );
+    }
+    Ok(name.to_owned())
 }
 
 /// Whether the command or a provider does the work is asked for with a message of its own, so that it cannot be left to

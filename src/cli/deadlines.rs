@@ -11,6 +11,8 @@ enum By {
     Option(&'static str),
     Provider(&'static str, Name),
     Defaults(&'static str),
+    /// Nobody: an agent that is known.
+    Known(Name),
 }
 
 /// Deadlines of every prompt.
@@ -33,10 +35,12 @@ impl Limits {
                 typed.or(own).or(default.map(|time| (time, By::Defaults(key)))).unzip()
             };
         let (time, total) = first(typed.total, own.total, defaults.total, "--timeout", "timeout");
-        let (quiet, idle) = first(typed.idle, own.idle, defaults.idle, "--idle-timeout", "idle_timeout");
+        let idle = first(typed.idle, own.idle, defaults.idle, "--idle-timeout", "idle_timeout");
+        let known = provider.and_then(ProviderConfig::idle_timeout).filter(|_| idle.0.is_none());
+        let (quiet, idle) = known.map_or(idle, |time| (Some(time), Some(By::Known(name.clone()))));
         let mut deadlines = Deadlines::new();
         (deadlines.total, deadlines.idle) = (time, quiet);
-        deadlines.start = own.start.or(defaults.start);
+        deadlines.start = typed.start.or(own.start).or(defaults.start);
         Self { deadlines, total, idle }
     }
 
@@ -55,6 +59,9 @@ impl Limits {
             By::Option(option) => format!("{option} {time:?}"),
             By::Provider(key, name) => format!("{key} {time:?} of provider {name}"),
             By::Defaults(key) => format!("{key} {time:?} of [defaults]"),
+            By::Known(name) => {
+                format!("{time:?}, since nothing else is set for {name}; --idle-timeout sets another")
+            }
         })
     }
 }

@@ -33,7 +33,7 @@ pub enum ProviderKind {
     Acp,
 }
 
-/// How long a known agent may be silent where nothing is configured.
+/// How long a known agent may be silent where nobody says otherwise.
 const IDLE: Duration = Duration::from_mins(30);
 
 /// Kinds that are written about and are not here.
@@ -171,8 +171,7 @@ impl ProviderConfig {
             max_output: None,
             max_total_output: None,
             limit: None,
-            // Some never come back from a model that fails.
-            deadlines: Deadlines::new().idle(IDLE),
+            deadlines: Deadlines::new(),
             acp: AcpConfig::default(),
             known: true,
         }
@@ -215,6 +214,12 @@ impl ProviderConfig {
     /// The agent that it is, where its program is one that is known.
     pub fn agent(&self) -> Option<&'static KnownAgent> {
         known_by_program(&self.command).filter(|_| self.kind == ProviderKind::Acp)
+    }
+
+    /// How long it may be silent where nobody says otherwise: a known agent half an hour, since some never come back from a
+    /// model that fails; others for ever.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.agent().map(|_| IDLE)
     }
 
     /// Whether it is in no configuration: see [`Config::with_known_agents`](super::Config::with_known_agents).

@@ -9,9 +9,11 @@ use subagents_seam::{Progress, Truncation};
 /// Between two messages of one answer.
 const BETWEEN: &str = "\n\n";
 
-/// The same chunk so many times in a row is no answer any more, where it is
+/// The same message so many times in a row is no answer any more,
 const MOST_REPEATS: u32 = 200;
-/// so long: a word may well be said again and again.
+/// nor is the same piece of one message, where a table may well have equal rows,
+const MOST_ROWS: u32 = 5_000;
+/// where it is so long: a word may be said again and again.
 const LONG_ENOUGH: std::ops::RangeInclusive<usize> = 8..=4096;
 
 /// Where the signs of life go.
@@ -34,6 +36,8 @@ pub(crate) struct Answer {
     chunk: (usize, usize),
     /// How often the same chunk came again, in a row.
     repeats: u32,
+    /// Each time as a message of its own.
+    separate: bool,
 }
 
 // It may be long, and is nobody's business in a log.
@@ -62,6 +66,7 @@ impl Answer {
             broken: false,
             chunk: (0, 0),
             repeats: 0,
+            separate: false,
         }
     }
 
@@ -78,6 +83,7 @@ impl Answer {
             (Some(_), None) => true,
             (None, _) => self.broken,
         };
+        self.separate = self.repeats > 0 && another && (self.separate || self.repeats == 1);
         self.broken = false;
         if message_id.is_some_and(|new| self.message_id.as_deref() != Some(new)) {
             self.message_id = message_id.map(str::to_owned);
@@ -108,7 +114,8 @@ impl Answer {
     /// How often the same came in a row, where that is more than anybody says it on purpose. opencode sends its model's broken
     /// answer again with every new attempt, without end.
     pub(crate) fn repeats(&self) -> Option<u32> {
-        Some(self.repeats).filter(|times| *times >= MOST_REPEATS)
+        let most = if self.separate { MOST_REPEATS } else { MOST_ROWS };
+        Some(self.repeats).filter(|times| *times >= most)
     }
 
     /// A tool, a question or a thought ends a message, where ids do not tell.
@@ -229,20 +236,21 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_and_again_is_seen_and_a_drawn_line_or_a_word_is_not() {
-        let repeats = |text: &'static str, id: fn(usize) -> Option<&'static str>| {
-            let chunks: Vec<_> = (0..=200).map(|n| (text, id(n))).collect();
-            gathered(100_000, &chunks).0.repeats()
+    fn the_same_again_and_again_is_seen_and_a_table_a_drawn_line_or_a_word_is_not() {
+        let repeats = |text: &'static str, times: usize, id: fn(usize) -> Option<&'static str>| {
+            let chunks: Vec<_> = (0..=times).map(|n| (text, id(n))).collect();
+            gathered(1_000_000, &chunks).0.repeats()
         };
-        assert_eq!(repeats("this text ne", |_| None), Some(200));
-        // Each time as a message of its own.
-        assert_eq!(repeats("this text ne", |n| Some(if n % 2 == 0 { "a" } else { "b" })), Some(200));
+        let in_turn = |n: usize| Some(if n.is_multiple_of(2) { "a" } else { "b" });
+        assert_eq!(repeats("this text ne", 200, in_turn), Some(200));
+        assert_eq!(repeats("| 0 | 0 | 0 |\n", 4_999, |_| None), None);
+        assert_eq!(repeats("| 0 | 0 | 0 |\n", 5_000, |_| Some("a")), Some(5_000));
         for harmless in ["no ", "----------", "|", ""] {
-            assert_eq!(repeats(harmless, |_| None), None, "{harmless}");
+            assert_eq!(repeats(harmless, 6_000, in_turn), None, "{harmless}");
         }
-        let chunks = ["one and two ", "three, four "].repeat(500);
+        let chunks = ["one and two ", "three, four "].repeat(5_000);
         let chunks: Vec<_> = chunks.iter().map(|text| (*text, None)).collect();
-        assert_eq!(gathered(100_000, &chunks).0.repeats(), None);
+        assert_eq!(gathered(1_000_000, &chunks).0.repeats(), None);
     }
 
     #[test]

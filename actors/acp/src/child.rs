@@ -26,7 +26,7 @@ use crate::answer::Answer;
 use crate::connection::{Broken, Connection};
 use crate::failure::RpcError;
 use crate::permission::{Asker, Decision, Permission, PermissionRequest};
-use crate::question::{Question, cancelled};
+use crate::question::{self, Question, cancelled};
 use crate::sign_in;
 use crate::spent::Ending;
 use crate::turn::Turn;
@@ -98,7 +98,6 @@ impl fmt::Debug for AcpChild {
         f.debug_struct("AcpChild")
             .field("connection", &self.connection)
             .field("agent", &self.agent)
-            .field("session", &self.turn.session())
             .finish_non_exhaustive()
     }
 }
@@ -211,12 +210,7 @@ impl AcpChild {
                 Next::Said(Err(broken)) => return End::Broken(broken),
             };
             match line.read() {
-                Incoming::Chunk(chunk) => {
-                    self.turn.chunk(&chunk, &mut |progress| cx.progress(progress));
-                    if let Some(times) = self.turn.answer.repeats() {
-                        return End::Broken(Broken::Repeats { times });
-                    }
-                }
+                Incoming::Chunk(chunk) => self.turn.chunk(&chunk, &mut |progress| cx.progress(progress)),
                 Incoming::Response { id, outcome } if id == asked => {
                     let secrets = self.connection.secrets();
                     let answer = outcome.map_err(|error| RpcError::read(error, secrets));
@@ -242,6 +236,9 @@ impl AcpChild {
                     }
                 }
             }
+            if let Some(times) = self.turn.answer.repeats() {
+                return End::Broken(Broken::Repeats { times });
+            }
         }
     }
 
@@ -263,16 +260,20 @@ impl AcpChild {
         }
         let Some(question) = Question::read(params) else {
             self.connection.refuse(id, INVALID_PARAMS, "these parameters are none of a permission request");
-            return self.refused("tool", "its question could not be read, or is too large", cx);
+            return self.refused("tool", "its question could not be read", cx);
         };
+        self.questions += 1;
         // Where message ids do not tell, what follows is another message.
         self.turn.answer.interrupt();
-        let bytes = params.map_or(0, |params| params.get().len());
+        // Of a large one little is kept.
+        let bytes = params.map_or(0, |params| params.get().len()).min(question::LONGEST) + id.get().len();
         let waiting: usize = self.open.values().map(|open| open.bytes).sum();
         let (asker, tool) = (self.asker.clone(), self.tool(&question));
         let decision = if self.open.len() >= QUESTIONS || waiting + bytes > QUESTION_BYTES {
             let open = self.open.len();
             Ok(Decision::reject(format!("{open} of its questions are open already, of {waiting} bytes")))
+        } else if question.is_large && matches!(self.permission, Permission::Ask(_)) {
+            Ok(Decision::reject("what it asks is too large to be decided by a callback"))
         } else {
             self.permission.decide(|| PermissionRequest::new(asker, &question, tool.clone()))
         };
@@ -280,7 +281,6 @@ impl AcpChild {
             Ok(decision) => self.decided(id, &question, &decision, cx),
             Err(thinking) => {
                 cx.progress(Progress::Waiting(Some(Waiting::Permission(tool.into()))));
-                self.questions += 1;
                 let number = self.questions;
                 let question = Question { input: None, ..question };
                 self.open.insert(number, Open { id: id.to_owned(), question, bytes });
@@ -406,15 +406,16 @@ impl AcpChild {
         self.result(StopReason::Error, Some(diagnostic))
     }
 
-    /// Signs in where an agent that has made a session wants it all the same, once, before it has shown anything. Says
-    /// whether that went well.
-    async fn signed_in(&mut self, error: &RpcError, cx: &RunContext) -> bool {
-        if !error.wants_sign_in() || self.cancelled || !self.turn.answer.text().is_empty() {
-            return false;
+    /// Signs in where an agent that has made a session wants it all the same: once, and only where it has done nothing yet that
+    /// would be done again. `None` where that is not so; otherwise how it went.
+    async fn sign_in(&mut self, error: &RpcError, cx: &RunContext) -> Option<End> {
+        let fresh = self.turn.is_untouched() && self.questions == 0 && !self.denied;
+        if !error.wants_sign_in() || self.cancelled || !fresh {
+            return None;
         }
-        let Some(method) = self.sign_in.take() else { return false };
+        let method = self.sign_in.take()?;
         let asked = self.connection.request("authenticate", AuthenticateRequest::new(method));
-        matches!(self.answer_to(asked, cx).await, End::Answered(Ok(_)))
+        Some(self.answer_to(asked, cx).await)
     }
 }
 
@@ -439,10 +440,14 @@ impl Child for AcpChild {
                         Err(again) => blocks = again,
                     }
                 }
-                (End::Answered(Err(error)), again) => match again {
-                    Some(again) if self.signed_in(&error, &cx).await => blocks = again,
-                    Some(_) | None => return Ok(self.failed(&error)),
+                (End::Answered(Err(error)), Some(again)) => match self.sign_in(&error, &cx).await {
+                    // Whoever cancels meanwhile wants no other prompt.
+                    Some(End::Answered(Ok(_))) if !self.cancelled => blocks = again,
+                    Some(End::Answered(Ok(_))) | None => return Ok(self.failed(&error)),
+                    Some(End::Answered(Err(error))) => return Ok(self.failed(&error)),
+                    Some(End::Broken(broken)) => return Ok(self.broken(broken).await),
                 },
+                (End::Answered(Err(error)), None) => return Ok(self.failed(&error)),
                 (End::Broken(broken), _) => return Ok(self.broken(broken).await),
             }
         }

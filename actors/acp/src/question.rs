@@ -3,13 +3,14 @@
 use agent_client_protocol_schema::v1::{
     RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
 };
-use serde_json::Value;
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::permission::{Decision, PermissionOption};
 
-/// What is larger is not read: as a value it would take a hundred times its room.
-const LONGEST: usize = 256 * 1024;
+/// Of what is larger only the beginning of the matter is read: as a value it would take a hundred times its room.
+pub(crate) const LONGEST: usize = 256 * 1024;
 /// As many options are read.
 const OPTIONS: usize = 64;
 
@@ -24,14 +25,50 @@ pub(crate) struct Question {
     pub(crate) title: Option<String>,
     pub(crate) input: Option<Value>,
     pub(crate) options: Vec<PermissionOption>,
+    /// What the tool would be given is too large to be kept.
+    pub(crate) is_large: bool,
+}
+
+/// What is read of a large question: all but what the tool would be given.
+#[derive(Deserialize)]
+struct Large<'a> {
+    #[serde(borrow, rename = "toolCall", default)]
+    call: Option<LargeCall<'a>>,
+    #[serde(borrow)]
+    options: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct LargeCall<'a> {
+    #[serde(borrow, rename = "toolCallId", default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+}
+
+/// The same as a value without what is large.
+fn small(raw: &str) -> Option<Value> {
+    let Large { call, options } = serde_json::from_str(raw).ok()?;
+    let value = |raw: Option<&RawValue>| {
+        let raw = raw.filter(|raw| raw.get().len() <= LONGEST / 4)?;
+        serde_json::from_str::<Value>(raw.get()).ok()
+    };
+    let options = value(Some(options))?;
+    let call = call.map(
+        |call| json!({"toolCallId": value(call.id), "kind": value(call.kind), "name": value(call.name)}),
+    );
+    Some(json!({"toolCall": call, "options": options}))
 }
 
 impl Question {
-    /// Of the parameters of the request. Only where it is too large, or without a list of options, is it none: a kind that is new, or an option that is
+    /// Of the parameters of the request. Only without a list of options is it none: a kind that is new, or an option that is
     /// odd, must not keep the policy from being asked.
     pub(crate) fn read(params: Option<&RawValue>) -> Option<Self> {
-        let params = params.filter(|params| params.get().len() <= LONGEST)?;
-        let params: Value = serde_json::from_str(params.get()).ok()?;
+        let raw = params?.get();
+        let is_large = raw.len() > LONGEST;
+        let params = if is_large { small(raw)? } else { serde_json::from_str(raw).ok()? };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let call = &params["toolCall"];
         let options = params["options"].as_array()?.iter().filter_map(|option| {
@@ -47,6 +84,7 @@ impl Question {
             title: text(&call["title"]),
             input: Some(&call["rawInput"]).filter(|input| !input.is_null()).cloned(),
             options: options.take(OPTIONS).collect(),
+            is_large,
         })
     }
 
@@ -93,8 +131,6 @@ pub(crate) fn cancelled() -> RequestPermissionResponse {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(params: &Value) -> Option<Question> {
@@ -137,6 +173,17 @@ mod tests {
                 "{options:?} {decision:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_large_question_is_answered_like_any_other() {
+        let question = read(&json!({
+            "toolCall": {"toolCallId": "t", "kind": "edit", "rawInput": "x".repeat(LONGEST)},
+            "options": [{"optionId": "a", "name": "A", "kind": "allow_once"}],
+        }))
+        .unwrap();
+        assert_eq!((&*question.call, &*question.kind, &question.input), ("t", "edit", &None));
+        assert!(question.is_large && question.options.len() == 1);
     }
 
     #[test]

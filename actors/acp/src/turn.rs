@@ -20,7 +20,7 @@ use crate::spent::Spent;
 const TOOLS: usize = 4096;
 /// An update that is larger is not read by the protocol's types.
 const LARGE: usize = 256 * 1024;
-/// A longer id is none to be kept.
+/// As much of an id is kept.
 const ID_BYTES: usize = 256;
 /// As much of a tool's name is kept.
 const NAME_BYTES: usize = 100;
@@ -40,12 +40,24 @@ struct LargeUpdate<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow, default, rename = "toolCallId")]
     call: Cow<'a, str>,
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default, rename = "kind")]
-    tool_kind: Option<&'a str>,
-    #[serde(default)]
-    status: ToolCallStatus,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "kind")]
+    tool_kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    status: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "messageId")]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct LargeText<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
 }
 
 /// The state of one session, over all of its prompts.
@@ -72,7 +84,7 @@ impl Turn {
 
     /// The name of a tool that is at work.
     pub(crate) fn known_tool(&self, id: &str) -> Option<&str> {
-        self.tools.get(id)?.as_deref()
+        self.tools.get(&id[id.ceil_char_boundary(id.len().saturating_sub(ID_BYTES))..])?.as_deref()
     }
 
     /// Whether the model failed although the agent's stop reason does not say so.
@@ -156,31 +168,54 @@ impl Turn {
         }
     }
 
-    /// Takes an update that is large, most likely for what a tool was given or has found: of a tool its state is read, and
-    /// nothing else. As a value it would take a hundred times its room.
+    /// Takes an update that is large, most likely for what a tool was given or has found: of a tool its state is read, of the
+    /// answer its text, and nothing else. As a value it would take a hundred times its room.
     fn large(&mut self, params: &RawValue, show: &mut Show<'_>) {
-        match serde_json::from_str::<Large<'_>>(params.get()) {
-            Ok(Large { session, update })
-                if session == self.session && update.kind.starts_with("tool_call") =>
-            {
-                let name = update.name.or_else(|| Some(update.tool_kind?.to_owned()));
-                self.tool(&update.call, name, update.status, show);
+        let update = match serde_json::from_str::<Large<'_>>(params.get()) {
+            Ok(Large { session, update }) if session == self.session => update,
+            Ok(_) | Err(_) => return show(Progress::Alive),
+        };
+        match &*update.kind {
+            "tool_call" | "tool_call_update" => {
+                let status = match update.status.as_deref() {
+                    Some("completed") => ToolCallStatus::Completed,
+                    Some("failed") => ToolCallStatus::Failed,
+                    Some(_) | None => ToolCallStatus::InProgress,
+                };
+                let name = update.name.or(update.tool_kind).map(Cow::into_owned);
+                self.tool(&update.call, name, status, show);
             }
-            Ok(_) | Err(_) => show(Progress::Alive),
+            "agent_message_chunk" => {
+                let text = update
+                    .content
+                    .and_then(|content| serde_json::from_str::<LargeText<'_>>(content.get()).ok());
+                match text.filter(|text| text.kind == "text") {
+                    Some(text) => self.answer.chunk(&text.text, update.message_id.as_deref(), show),
+                    None => show(Progress::Alive),
+                }
+            }
+            _ => show(Progress::Alive),
         }
+    }
+
+    /// Whether the agent has neither said nor done anything yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.tools.is_empty() && self.answer.text().is_empty()
     }
 
     /// A tool is waited for from its first word on, until it is done.
     fn tool(&mut self, id: &str, name: Option<String>, status: ToolCallStatus, show: &mut Show<'_>) {
         let over = matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
+        // The end of a longer id tells calls apart as well as the whole does.
+        let id = &id[id.ceil_char_boundary(id.len().saturating_sub(ID_BYTES))..];
+        if self.tools.len() >= TOOLS && !self.tools.contains_key(id) {
+            // Which it is cannot be told any more.
+            return show(Progress::Alive);
+        }
         if !self.tools.contains_key(id) {
             self.answer.interrupt();
             let name = name.map_or_else(|| "tool".to_owned(), |name| shown(&name, &self.secrets, NAME_BYTES));
             show(Progress::ToolStarted(&name));
-            // What is not kept is over at once.
-            if self.tools.len() >= TOOLS || id.len() > ID_BYTES {
-                return show(Progress::ToolFinished(&name));
-            }
             self.tools.insert(id.to_owned(), Some(name));
         }
         // One that is done may be told of again.
@@ -328,6 +363,14 @@ mod tests {
         let (_, shown) = played(&[tool("in_progress"), tool("completed")]);
         let wanted = [r#"ToolStarted("edit")"#, "Alive", r#"ToolFinished("edit")"#, "Waiting(Some(Model))"];
         assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn a_large_piece_of_an_answer_is_no_less_of_it() {
+        let text = "y".repeat(LARGE);
+        let (turn, _) = played(&[json!({"sessionUpdate": "agent_message_chunk", "_meta": {"a": 1},
+                                        "content": {"type": "text", "text": text, "annotations": {}}})]);
+        assert_eq!(turn.answer.truncation().map(|cut| cut.total_bytes), Some(LARGE as u64));
     }
 
     #[test]

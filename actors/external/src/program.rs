@@ -116,7 +116,7 @@ impl Program {
         withheld.truncate(3);
         let (names, is) = (withheld.join(" and "), if withheld.len() == 1 { "is" } else { "are" });
         let text = format!(
-            "{names} {is} set here and withheld from it, as a name that looks like a secret: pass it on (pass_env)"
+            "{names} {is} set here and withheld from it, as a name that looks like a secret: if it needs it, pass it on (pass_env)"
         );
         (!withheld.is_empty()).then_some(text)
     }

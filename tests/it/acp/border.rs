@@ -7,7 +7,10 @@ use super::{
 };
 use serde_json::json;
 use std::time::Duration;
-use subagents::{StartRequest, StopReason, SubagentService, acp::Permission};
+use subagents::{
+    Deadlines, StartRequest, StopReason, SubagentService,
+    acp::{Decision, Permission},
+};
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -205,20 +208,30 @@ async fn f07_a_secret_is_masked_in_whatever_an_agent_names() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_too_large_is_refused_and_the_agent_goes_on() {
+async fn a_question_that_is_large_is_answered_by_the_policy_like_any_other() {
     // A shell makes it: no variable holds so much.
     let question = format!(
-        r#"{{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{{"sessionId":"{SESSION}","toolCall":{{"toolCallId":"t","rawInput":"%s"}},"options":[]}}}}\n"#
+        r#"{{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{{"sessionId":"{SESSION}","toolCall":{{"toolCallId":"t","kind":"edit","rawInput":"%s"}},"options":[{{"optionId":"yes","name":"y","kind":"allow_once"}}]}}}}\n"#
     );
     let end = r#"{"jsonrpc":"2.0","id":3,"result":{"stopReason":"refusal"}}"#;
     let shell = format!(
-        "x=$(head -c 1000000 /dev/zero | tr '\\0' x); printf '{question}' \"$x\" >&3; echo '{end}' >&3; exec cat >/dev/null"
+        "x=$(head -c 1000000 /dev/zero | tr '\\0' x); printf '{question}' \"$x\" >&3; read a; case $a in *'\"yes\"'*) echo '{end}' >&3;; esac; exec cat >/dev/null"
     );
-    let result = played(&Script::prompted().become_shell(&shell)).await;
-    assert_eq!(
-        (&result.stop_reason, result.details.denied_calls.len()),
-        (&StopReason::Refusal, 1),
-        "{result:?}"
-    );
-    assert!(result.details.denied_calls[0].reason.contains("too large"), "{result:?}");
+    for (permission, reason) in [
+        (Permission::Allow, None),
+        (Permission::Reject, Some("the permission policy is `reject`")),
+        (
+            Permission::ask(|_| async { Decision::Allow }),
+            Some("what it asks is too large to be decided by a callback"),
+        ),
+    ] {
+        let host = Host::with(Script::prompted().become_shell(&shell).acp().permission(permission));
+        let result =
+            host.delegated(host.ask("x").deadlines(Deadlines::new().total(Duration::from_secs(2)))).await;
+        let denied: Vec<_> = result.details.denied_calls.iter().map(|denied| &*denied.reason).collect();
+        assert_eq!(denied, reason.into_iter().collect::<Vec<_>>(), "{result:?}");
+        let stop = if reason.is_none() { StopReason::Refusal } else { StopReason::TimedOut };
+        assert_eq!(result.stop_reason, stop, "{result:?}");
+        host.end().await;
+    }
 }

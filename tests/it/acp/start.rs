@@ -421,6 +421,59 @@ async fn a07_a_sign_in_that_is_wanted_with_the_first_prompt_is_done_once() {
 }
 
 #[tokio::test]
+async fn a07_a_sign_in_that_is_cancelled_or_fails_sends_no_second_prompt() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let log = temp.path().join("log");
+    let methods =
+        json!([{"id": "key", "name": "API key", "type": "env_var", "vars": [{"name": "SCRIPTED_KEY"}]}]);
+    let late = Script::bare()
+        .expect("initialize")
+        .reply(json!({"protocolVersion": 1, "authMethods": methods}))
+        .expect("session/new")
+        .reply(json!({"sessionId": SESSION}))
+        .expect("session/prompt");
+    let wanted = json!({"code": -32000, "message": "Please run /login"});
+    let key = |script: &Script| script.acp().env("SCRIPTED_KEY", "a key of the agent");
+
+    // It answers the sign-in when the run is cancelled, and tells what it is sent then.
+    let slow = late
+        .clone()
+        .fail(wanted.clone())
+        .expect("authenticate")
+        .run(&format!("touch {}.asked", log.display()));
+    let slow = slow
+        .sleep(Duration::from_millis(500))
+        .reply(json!({}))
+        .become_shell(&format!("exec cat > {}", log.display()));
+    let host = Host::with(key(&slow));
+    let run = host.start().await;
+    within("the sign-in", async {
+        while !temp.path().join("log.asked").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    run.cancel(subagents::CancelCause::REQUESTED);
+    assert_eq!(within("a result", run.result()).await.expect("a value").stop_reason, StopReason::Aborted);
+    run.dispose().await.expect("nothing is left");
+    assert!(!std::fs::read_to_string(&log).unwrap_or_default().contains("session/prompt"));
+    host.end().await;
+
+    // What it did would be done twice.
+    let worked = late.clone().tool("t", "completed").fail(wanted.clone());
+    let invalid = late.fail(wanted).expect("authenticate").fail(json!({"code": 1, "message": "invalid key"}));
+    for (script, category, part) in
+        [(worked, "auth-required", "Please run /login"), (invalid, "agent-error", "invalid key")]
+    {
+        let host = Host::with(key(&script));
+        let diagnostic = host.delegate("x").await.diagnostic.clone().expect("why");
+        assert_eq!(diagnostic.category(), category, "{diagnostic}");
+        assert!(diagnostic.text().contains(part), "{diagnostic}");
+        host.end().await;
+    }
+}
+
+#[tokio::test]
 async fn an_agent_is_asked_who_it_is() {
     let long = Duration::from_secs(10);
     // It is handed no servers, and its session is closed where it offers that.

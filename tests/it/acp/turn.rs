@@ -2,6 +2,7 @@
 
 use super::{
     Script,
+    agent::chunk,
     support::{Host, category, played},
 };
 use serde_json::json;
@@ -196,7 +197,13 @@ async fn a_long_answer_is_cut_and_says_so_and_a_flood_ends_the_agent() {
 
 #[tokio::test]
 async fn an_agent_that_says_the_same_without_end_is_ended() {
-    let endless = Script::prompted().chunk("Let me see. ").forever(Script::bare().chunk("this text ne"));
+    let message = |id: &str| {
+        let mut message = chunk("this text ne");
+        message["messageId"] = id.into();
+        message
+    };
+    let both = Script::bare().update(message("a")).update(message("b"));
+    let endless = Script::prompted().chunk("Let me see. ").forever(both);
     let result = played(&endless).await;
     assert_eq!((&result.stop_reason, category(&result)), (&StopReason::Error, "output-limit"));
     let text = result.diagnostic.as_ref().expect("why").text();
