@@ -22,7 +22,7 @@ DIFFERENT = [
     (re.compile(r"\bses_[0-9A-Za-z]{10,}"), "ses_{:026}"),
     (re.compile(r"\bmsg_[0-9a-f]{12}[0-9A-Za-z]{10,}"), "msg_{:026}"),
     (re.compile(r"(?<=127\.0\.0\.1:)[0-9]+"), "{}"),
-    (re.compile(r"/tmp/peers-[0-9A-Za-z]+"), "/tmp/peers-{}"),
+    (re.compile(r"/tmp/peers-[0-9A-Za-z]+"), "/srv/agent-{}"),
 ]
 
 
