@@ -1,10 +1,5 @@
 //! Agents that are known by name: how to start them, what they sign in with, and what is to be known of them.
 
-use std::path::Path;
-use std::path::PathBuf;
-
-use subagents_seam::ProviderFailure;
-
 use crate::provider::Acp;
 
 /// An agent that is found by its name on `PATH`, without configuration.
@@ -102,15 +97,6 @@ impl KnownAgent {
     pub fn provider(&'static self) -> Acp {
         let (program, args) = self.command.split_first().unwrap_or((&"", &[]));
         Acp::new(program).args(args).known(self)
-    }
-
-    /// Whether it is here: its file. It looks a few files up and starts nothing.
-    ///
-    /// # Errors
-    ///
-    /// What a start would say.
-    pub fn find(&'static self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
-        self.provider().check(cwd)
     }
 }
 
