@@ -200,7 +200,15 @@ impl Config {
             }
         }
         faults.into_result()?;
+        config.bound();
         Ok(config)
+    }
+
+    fn bound(&mut self) {
+        let Self { deadlines, providers, .. } = self;
+        for provider in providers {
+            provider.bound(deadlines);
+        }
     }
 
     /// Adds the agents that are known by name and not configured, so that they can be selected, registered and listed;
@@ -212,6 +220,7 @@ impl Config {
                 self.providers.push(ProviderConfig::of_known(agent));
             }
         }
+        self.bound();
         self
     }
 

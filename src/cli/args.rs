@@ -114,7 +114,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "reject|allow", value_parser = Policy::from_str)]
     pub(crate) permission: Option<Policy>,
 
-    /// The model of each child, as the child calls it [default: as configured, or the child's own]
+    /// The model of each child, by an id that the child has on its list [default: as configured, or the child's own]
     ///
     /// The provider has to be able to choose one; an agent that does not have it says which it has.
     #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 use subagents::{
-    CancelCause, DeadlineKind, Deadlines, Name, StopReason, SubagentResult, config::ProviderConfig,
+    CancelCause, DeadlineKind, Deadlines, Name, StopReason, SubagentResult, acp::KnownAgent,
+    config::ProviderConfig,
 };
 
 /// Who said how long.
@@ -24,8 +25,13 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Of the command line, of the provider, of `[defaults]`.
-    pub(crate) fn new(typed: &Deadlines, provider: Option<&ProviderConfig>, defaults: &Deadlines) -> Self {
+    /// Of the command line, of the provider, of `[defaults]`; `known` is the agent that a command of the command line starts.
+    pub(crate) fn new(
+        typed: &Deadlines,
+        provider: Option<&ProviderConfig>,
+        known: Option<&KnownAgent>,
+        defaults: &Deadlines,
+    ) -> Self {
         let own = provider.map(ProviderConfig::deadlines).cloned().unwrap_or_default();
         let name = provider.map(ProviderConfig::name).cloned().unwrap_or_default();
         let first =
@@ -36,8 +42,15 @@ impl Limits {
             };
         let (time, total) = first(typed.total, own.total, defaults.total, "--timeout", "timeout");
         let idle = first(typed.idle, own.idle, defaults.idle, "--idle-timeout", "idle_timeout");
-        let known = provider.and_then(ProviderConfig::idle_timeout).filter(|_| idle.0.is_none());
-        let (quiet, idle) = known.map_or(idle, |time| (Some(time), Some(By::Known(name.clone()))));
+        let (quiet, idle) = match (idle, known) {
+            ((time, Some(By::Provider(..))), _)
+                if provider.is_some_and(ProviderConfig::is_bounded_as_known) =>
+            {
+                (time, Some(By::Known(name)))
+            }
+            ((None, _), Some(known)) => (Some(KnownAgent::IDLE_TIMEOUT), Some(By::Known(known.name.into()))),
+            (set, _) => set,
+        };
         let mut deadlines = Deadlines::new();
         (deadlines.total, deadlines.idle) = (time, quiet);
         deadlines.start = typed.start.or(own.start).or(defaults.start);
@@ -68,7 +81,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use super::Limits;
+    use super::{By, KnownAgent, Limits};
     use std::time::Duration;
     use subagents::{CancelCause, DeadlineKind, Deadlines, StopReason, SubagentResult, config::Config};
 
@@ -88,12 +101,41 @@ mod tests {
             (&Deadlines::new(), true, "timeout 2s of provider p", "idle_timeout 3s of provider p"),
             (&Deadlines::new(), false, "timeout 4s of [defaults]", "idle_timeout 5s of [defaults]"),
         ] {
-            let limits = Limits::new(typed, config.provider("p").filter(|_| provider), config.deadlines());
+            let p = config.provider("p").filter(|_| provider);
+            let limits = Limits::new(typed, p, None, config.deadlines());
             assert_eq!(limits.over(&timed_out(DeadlineKind::Total)).as_deref(), Some(total));
             assert_eq!(limits.over(&timed_out(DeadlineKind::Idle)).as_deref(), Some(idle));
             assert_eq!(limits.over(&timed_out(DeadlineKind::Batch)), None);
             assert_eq!(limits.over(&SubagentResult::completed("x")), None);
             assert_eq!(limits.deadlines.start, Some(Duration::from_secs(6)));
         }
+    }
+
+    #[test]
+    fn a_known_agent_is_bounded_however_it_is_named() {
+        let known = KnownAgent::named("gemini").expect("it is known");
+        let file = "[providers.mine]\nkind = \"acp\"\ncommand = [\"gemini\", \"--acp\"]\n";
+        let said = |text: &str| {
+            let config = Config::parse("x", text).expect("it is right").with_known_agents();
+            let idle = |provider: &str| config.provider(provider).expect("it is there").deadlines().idle;
+            let of = |provider| {
+                let limits =
+                    Limits::new(&Deadlines::new(), config.provider(provider), None, config.deadlines());
+                (limits.deadlines.idle, limits.idle)
+            };
+            let typed = Limits::new(&Deadlines::new(), None, Some(known), config.deadlines());
+            (idle("mine"), idle("gemini"), of("mine"), of("gemini"), (typed.deadlines.idle, typed.idle))
+        };
+        let half = Some(KnownAgent::IDLE_TIMEOUT);
+        let by = |name: &str| (half, Some(By::Known(name.into())));
+        assert_eq!(said(file), (half, half, by("mine"), by("gemini"), by("gemini")));
+        let minute = Some(Duration::from_mins(1));
+        let defaults = || (minute, Some(By::Defaults("idle_timeout")));
+        assert_eq!(
+            said(&format!("defaults = {{ idle_timeout = \"1m\" }}\n{file}")),
+            (None, None, defaults(), defaults(), defaults())
+        );
+        let own = said(&format!("{file}idle_timeout = \"1m\"\n"));
+        assert_eq!((own.0, own.2), (minute, (minute, Some(By::Provider("idle_timeout", "mine".into())))));
     }
 }

@@ -66,8 +66,9 @@ Agents:
   nothing is configured the first that is there does the work. Any other agent
   that speaks the Agent Client Protocol is a COMMAND with --acp, or is
   configured. What one asks a permission for is refused unless --permission
-  or the configuration says `allow`. One that is not configured may be silent
-  for 30m, and gets no secret but those of its own sign-in and --pass-env's.
+  or the configuration says `allow`. One that is known, also by COMMAND, may
+  be silent for 30m where nothing else is set, and gets no secret but those of
+  its own sign-in and those that --pass-env or the configuration names.
 
 Configuration:
   subagents.toml, in the directory this is called in or the nearest one above

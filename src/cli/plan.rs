@@ -16,7 +16,7 @@ use std::{
 };
 use subagents::{
     Acp, Capabilities, Deadlines, DynProvider, Exec, Name,
-    acp::Permission,
+    acp::{KnownAgent, Permission},
     config::{Config, ConfigError, ConfigFaultKind, LedgerConfig, Policy, ProviderConfig},
 };
 
@@ -107,6 +107,8 @@ impl Plan {
         let max_depth = number(environment, "SUBAGENTS_MAX_DEPTH")?;
         let mut typed = Deadlines::new();
         (typed.total, typed.idle, typed.start) = (args.timeout, args.idle_timeout, args.start_timeout);
+        let started = known(&args).filter(|_| args.acp);
+        let limits = Limits::new(&typed, configured, started, config.deadlines());
         let asked = Asked::read(&args)?;
         let here = |provider: &&ProviderConfig| !provider.is_known() || provider.check(&cwd).is_ok();
         let able = config.providers().iter().filter(here);
@@ -129,7 +131,7 @@ impl Plan {
             jobs,
             label: args.label.map(Into::into),
             cwd,
-            limits: Limits::new(&typed, configured, config.deadlines()),
+            limits,
             depth,
             max_depth,
             json: args.json,
@@ -215,7 +217,17 @@ fn no_permission(why: &str) -> UsageError {
 fn agent(args: &RunArgs) -> Result<Acp, UsageError> {
     let (program, arguments) = split(&args.command)?;
     let acp = Acp::new(program).args(arguments.iter().cloned()).pass_env(&args.pass_env);
+    // As it is where it is configured by its command.
+    let acp = match known(args) {
+        Some(known) => acp.known(known),
+        None => acp,
+    };
     Ok(acp.permission(args.permission.map_or_else(Permission::default, permission)))
+}
+
+/// The known agent that COMMAND starts.
+fn known(args: &RunArgs) -> Option<&'static KnownAgent> {
+    KnownAgent::of_program(args.command.first()?.to_str()?)
 }
 
 fn program(args: &RunArgs) -> Result<Exec, UsageError> {

@@ -160,7 +160,7 @@ impl<'a> Known<'a> {
     fn new(config: &'a Config, provider: &'a ProviderConfig, here: &Path) -> Self {
         let mut deadlines = provider.deadlines().clone();
         deadlines.total = deadlines.total.or(config.deadlines().total);
-        deadlines.idle = deadlines.idle.or(config.deadlines().idle).or(provider.idle_timeout());
+        deadlines.idle = deadlines.idle.or(config.deadlines().idle);
         deadlines.start = deadlines.start.or(config.deadlines().start);
         let check = provider.check(here);
         Self {

@@ -10,7 +10,6 @@ use std::{
     fmt,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::Duration,
 };
 use subagents_acp::{Acp, KnownAgent};
 use subagents_exec::Exec;
@@ -20,8 +19,8 @@ use subagents_seam::{
 
 mod acp;
 
+use acp::AcpConfig;
 pub use acp::Policy;
-use acp::{AcpConfig, known_by_program};
 
 /// The kinds of provider that this version has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,9 +31,6 @@ pub enum ProviderKind {
     /// Any agent that speaks the Agent Client Protocol.
     Acp,
 }
-
-/// How long a known agent may be silent where nobody says otherwise.
-const IDLE: Duration = Duration::from_mins(30);
 
 /// Kinds that are written about and are not here.
 const LATER: [&str; 4] = ["claude-code", "codex", "fork", "spawn"];
@@ -88,6 +84,7 @@ pub struct ProviderConfig {
     acp: AcpConfig,
     /// It is in no configuration: an agent that is known by name.
     known: bool,
+    bounded_as_known: bool,
 }
 
 // No values of `env`: they may be secrets, and a Debug output ends in logs.
@@ -149,6 +146,7 @@ impl ProviderConfig {
             deadlines: deadlines(&mut table, faults),
             acp,
             known: false,
+            bounded_as_known: false,
         };
         // Keys of a kind that is not here are not known here, and not the fault.
         if kind.is_some() || !foreign {
@@ -174,6 +172,7 @@ impl ProviderConfig {
             deadlines: Deadlines::new(),
             acp: AcpConfig::default(),
             known: true,
+            bounded_as_known: false,
         }
     }
 
@@ -213,13 +212,21 @@ impl ProviderConfig {
 
     /// The agent that it is, where its program is one that is known.
     pub fn agent(&self) -> Option<&'static KnownAgent> {
-        known_by_program(&self.command).filter(|_| self.kind == ProviderKind::Acp)
+        let program = self.command.first().filter(|_| self.kind == ProviderKind::Acp)?;
+        KnownAgent::of_program(program)
     }
 
-    /// How long it may be silent where nobody says otherwise: a known agent half an hour, since some never come back from a
-    /// model that fails; others for ever.
-    pub fn idle_timeout(&self) -> Option<Duration> {
-        self.agent().map(|_| IDLE)
+    /// Gives a known agent the deadline of known agents, where neither it nor `[defaults]` has one.
+    pub(super) fn bound(&mut self, defaults: &Deadlines) {
+        if self.agent().is_some() && self.deadlines.idle.is_none() && defaults.idle.is_none() {
+            self.deadlines.idle = Some(KnownAgent::IDLE_TIMEOUT);
+            self.bounded_as_known = true;
+        }
+    }
+
+    /// Whether nobody set its idle deadline, which is that of [known agents](KnownAgent::IDLE_TIMEOUT).
+    pub fn is_bounded_as_known(&self) -> bool {
+        self.bounded_as_known
     }
 
     /// Whether it is in no configuration: see [`Config::with_known_agents`](super::Config::with_known_agents).
@@ -267,8 +274,8 @@ impl ProviderConfig {
         self.limit.map(NonZeroUsize::get)
     }
 
-    /// Its own deadlines. For [`StartRequest::deadlines`](crate::StartRequest::deadlines): what they leave open, the
-    /// service's decide.
+    /// Its own deadlines, with the [idle one of known agents](KnownAgent::IDLE_TIMEOUT) where nobody set another. For
+    /// [`StartRequest::deadlines`](crate::StartRequest::deadlines): what they leave open, the service's decide.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
     }

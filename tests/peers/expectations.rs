@@ -83,7 +83,11 @@ pub(crate) struct Agent {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
-    /// The mode in which it asks for permissions, if that is not the one it starts in.
+    /// Its name among the known agents, where it is one: then it is played as one.
+    #[serde(default)]
+    pub(crate) known: Option<String>,
+    /// The mode of its sessions also where everything is allowed: Codex runs nothing in its others where its own sandbox cannot
+    /// be set up, as in a container.
     #[serde(default)]
     pub(crate) mode: Option<String>,
     /// Its shell as the model sees it. None for an agent without a model, which is told by the prompt what to do.

@@ -4,7 +4,7 @@ use super::expectations::{Agent, suite};
 use super::processes::{Mark, VARIABLE};
 use std::fs;
 use std::path::{Path, PathBuf};
-use subagents::Acp;
+use subagents::{Acp, acp::KnownAgent};
 use tempfile::TempDir;
 
 /// Where the agents are.
@@ -108,6 +108,9 @@ impl Stage {
         }
         for (name, value) in &agent.env {
             acp = acp.env(name, self.filled(value, base));
+        }
+        if let Some(name) = &agent.known {
+            acp = acp.known(KnownAgent::named(name).expect("agent.json names one that is known"));
         }
         match &agent.mode {
             Some(mode) => acp.mode(mode),

@@ -133,6 +133,8 @@ impl AcpChild {
             Some(ask) => ask.ask(&prompt),
             None => prompt,
         };
+        // An empty persona is none to send: models refuse empty blocks.
+        let persona = persona.filter(|persona| !persona.trim().is_empty());
         let blocks = persona.into_iter().map(|persona| text(&persona)).chain([text(&prompt)]);
         Self {
             connection,
@@ -174,6 +176,8 @@ impl AcpChild {
         cx.progress(Progress::Waiting(Some(Waiting::Model)));
         let end = self.answer_to(asked, cx).await;
         self.in_flight = None;
+        // Whoever still decides would decide about a turn that is over.
+        self.drop_questions();
         self.turn.answer.finish(&mut |progress| cx.progress(progress));
         end
     }
@@ -248,6 +252,11 @@ impl AcpChild {
         if self.in_flight.is_some() {
             self.connection.notify("session/cancel", CancelNotification::new(self.turn.session().to_owned()));
         }
+        self.drop_questions();
+    }
+
+    /// Answers each question that is open as the protocol wants it of a turn that is over.
+    fn drop_questions(&mut self) {
         self.thinking = FuturesUnordered::new();
         for (_, Open { id, .. }) in self.open.drain() {
             self.connection.reply(&id, cancelled());
@@ -382,7 +391,7 @@ impl AcpChild {
         if self.cancelled {
             return self.result(StopReason::Aborted, None);
         }
-        let words = self.connection.last_words().await;
+        let words = self.connection.last_words(&broken).await;
         let program = self.connection.program();
         let diagnostic = verdict::of_break(program, &broken, words.exit, &words.to_string());
         self.result(StopReason::Error, Some(diagnostic))

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use subagents_external::{end, shown};
@@ -24,6 +25,8 @@ const LONGEST_LINE: usize = 16 * 1024 * 1024;
 const OUTBOX: usize = 4 * 1024 * 1024;
 /// From so many written bytes on, the room of what is written is used again.
 const COMPACT: usize = 64 * 1024;
+/// As many lines are still taken of one whose time is over: of a pipe that is full, and no more of one that is kept full.
+const LATE: u32 = 4096;
 /// How long the exit and the last words of an agent that has closed its stdout are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -39,6 +42,8 @@ pub(crate) struct Connection {
     secrets: Secrets,
     /// When it is over, whatever still comes: its exit, or its stdin's end, has been seen.
     over: Option<(Instant, Over)>,
+    /// As many lines were taken after that.
+    late: u32,
 }
 
 /// Why a connection is over soon.
@@ -152,6 +157,7 @@ impl Connection {
             stray: Stray::default(),
             secrets,
             over: None,
+            late: 0,
         }
     }
 
@@ -216,11 +222,19 @@ impl Connection {
             let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
             let over = self.over;
             let soon = |why| Some((Instant::now() + LAST_WORDS, why));
-            if over.is_some_and(|(until, _)| until <= Instant::now()) {
-                return Err(match over {
-                    Some((_, Over::Stdin)) => Broken::Deaf,
-                    Some((_, Over::Exit)) | None => Broken::Ended,
-                });
+            if let Some((_, why)) = over.filter(|(until, _)| *until <= Instant::now()) {
+                // What lay in the pipe by then is not lost because nobody came to look in time.
+                let late = if self.late < LATE { lines.next().now_or_never() } else { None };
+                self.late += 1;
+                match late.and_then(Result::transpose) {
+                    Some(line) => match self.framed(line)? {
+                        Some(line) => return Ok(line),
+                        None => continue,
+                    },
+                    None => {
+                        return Err(if matches!(why, Over::Stdin) { Broken::Deaf } else { Broken::Ended });
+                    }
+                }
             }
             // Its exit before its lines: a descendant may write them without end.
             let line = tokio::select! {
@@ -308,10 +322,20 @@ impl Connection {
     }
 
     /// How the agent ended, and what it said last. Both are on their way when its stdout is closed, unless a descendant
-    /// holds the pipe.
-    pub(crate) async fn last_words(&mut self) -> LastWords {
-        let exit = timeout(LAST_WORDS, self.process.wait()).await.ok();
-        self.words(exit).await
+    /// holds the pipe; of a connection that broke for another reason there is nothing to wait for.
+    pub(crate) async fn last_words(&mut self, broken: &Broken) -> LastWords {
+        match broken {
+            Broken::Ended | Broken::Unreadable(_) => {
+                let exit = timeout(LAST_WORDS, self.process.wait()).await.ok();
+                self.words(exit).await
+            }
+            Broken::Garbage
+            | Broken::TooMuch { .. }
+            | Broken::NotReading
+            | Broken::Deaf
+            | Broken::LineTooLong { .. }
+            | Broken::Repeats { .. } => self.words_so_far().await,
+        }
     }
 
     /// What it has said so far, of one that is still there.
@@ -380,5 +404,36 @@ impl Outbox {
             self.owed = self.owed.saturating_sub(self.sent);
             self.sent = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connected(script: &str) -> Connection {
+        let command = subagents_process::Command::new("/bin/sh", "/").arg("-c").arg(script).stdin_piped();
+        let process = command.spawn().expect("there is a shell");
+        Connection::new(process, "sh".to_owned(), Secrets::default(), u64::MAX)
+    }
+
+    #[tokio::test]
+    async fn d06_what_it_said_before_its_exit_is_not_lost_where_nobody_came_to_look_in_time() {
+        let mut connection = connected("echo one; echo two; exit 0");
+        connection.process.wait().await;
+        assert_eq!(connection.next().await.expect("a line").text(), "one");
+        // As a host does that blocks its only thread.
+        std::thread::sleep(LAST_WORDS + Duration::from_millis(100));
+        assert_eq!(connection.next().await.expect("the next").text(), "two");
+        assert!(matches!(connection.next().await, Err(Broken::Ended)));
+    }
+
+    #[tokio::test]
+    async fn d06_a_descendant_that_writes_on_does_not_hold_the_end_up() {
+        let mut connection = connected("yes noise & exit 0");
+        let begun = Instant::now();
+        while connection.next().await.is_ok() {}
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        connection.kill();
     }
 }

@@ -42,7 +42,6 @@ impl From<ProviderFailure> for Refused {
 pub(crate) struct Wanted<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) mcp_servers: Vec<McpServer>,
-    pub(crate) needs_http: Option<&'a str>,
     pub(crate) auth_method: Option<&'a str>,
     /// What is known of how to sign in.
     pub(crate) sign_in_hint: Option<&'a str>,
@@ -74,6 +73,20 @@ pub(crate) async fn initialize(connection: &mut Connection, at: At<'_>) -> Resul
     Ok(AgentInfo::read(&answer, connection.secrets()))
 }
 
+/// Whether the agent can connect to `server`, where there is one that it has to connect to.
+pub(crate) fn connects(
+    connection: &Connection,
+    agent: &AgentInfo,
+    server: Option<&str>,
+) -> Result<(), Refused> {
+    let Some(server) = server.filter(|_| !agent.connects_to_mcp()) else { return Ok(()) };
+    let text = format!(
+        "{} cannot connect to the MCP server {server}; give it one that it can start",
+        connection.program()
+    );
+    Err(ProviderFailure::new(FailureCode::ProviderFailed, text).into())
+}
+
 /// Makes a session; gives its id.
 pub(crate) async fn open(
     connection: &mut Connection,
@@ -81,13 +94,6 @@ pub(crate) async fn open(
     wanted: &Wanted<'_>,
     at: At<'_>,
 ) -> Result<String, Refused> {
-    if let Some(server) = wanted.needs_http.filter(|_| !agent.connects_to_mcp()) {
-        let text = format!(
-            "{} cannot connect to the MCP server {server}; give it one that it can start",
-            connection.program()
-        );
-        return Err(ProviderFailure::new(FailureCode::ProviderFailed, text).into());
-    }
     let request = NewSessionRequest::new(wanted.cwd).mcp_servers(wanted.mcp_servers.clone());
     let mut answer = call(connection, "session/new", &request, at).await?;
     if let Some(error) = sign_in_wanted(&answer) {

@@ -1,5 +1,7 @@
 //! Agents that are known by name: how to start them, what they sign in with, and what is to be known of them.
 
+use std::time::Duration;
+
 use crate::provider::Acp;
 
 /// An agent that is found by its name on `PATH`, without configuration.
@@ -71,7 +73,11 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
             "OPENROUTER_API_KEY",
         ],
         asking_mode: None,
-        asking_env: &[("OPENCODE_PERMISSION", r#"{"bash":"ask","edit":"ask","webfetch":"ask"}"#)],
+        // Tools of MCP servers have a line in their names. It comes over what the user's own configuration says.
+        asking_env: &[(
+            "OPENCODE_PERMISSION",
+            r#"{"*_*":"ask","bash":"ask","edit":"ask","webfetch":"ask","websearch":"ask"}"#,
+        )],
         install: "npm install -g opencode-ai",
         sign_in: "sign in with `opencode auth login`, or set the key of a model provider",
     },
@@ -88,9 +94,24 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
 ];
 
 impl KnownAgent {
+    /// How long a known agent may be silent where nobody says otherwise: some never come back from a model that fails.
+    pub const IDLE_TIMEOUT: Duration = Duration::from_mins(30);
+
     /// The one of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KNOWN_AGENTS.iter().find(|agent| agent.name == name)
+    }
+
+    /// The one that a program of this name is: only of a name that is looked for on `PATH`, since a path may lead to
+    /// anything.
+    ///
+    /// ```
+    /// use subagents_acp::KnownAgent;
+    /// assert_eq!(KnownAgent::of_program("opencode").map(|agent| agent.name), Some("opencode"));
+    /// assert_eq!(KnownAgent::of_program("./opencode"), None);
+    /// ```
+    pub fn of_program(program: &str) -> Option<&'static Self> {
+        KNOWN_AGENTS.iter().find(|agent| agent.command.first() == Some(&program))
     }
 
     /// The provider of it, to be changed where something else is wanted.

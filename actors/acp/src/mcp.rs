@@ -21,10 +21,11 @@ enum Way {
 }
 
 impl McpServer {
-    /// A server that the agent starts: `command` with its arguments and variables. An absolute path is best, since agents
-    /// differ in where they look.
+    /// A server that the agent starts: `command` with its arguments. An absolute path is best, since agents differ in where
+    /// they look.
     ///
-    /// `SUBAGENTS_DEPTH` and `SUBAGENTS_MAX_DEPTH` are set for it beside `env`, so that it knows its place in the tree.
+    /// `SUBAGENTS_DEPTH`, and `SUBAGENTS_MAX_DEPTH` where there is a cap, are set for it beside the variables that are
+    /// [added](Self::with), so that it knows its place in the tree.
     pub fn stdio(
         name: impl Into<String>,
         command: impl Into<String>,
@@ -63,15 +64,12 @@ impl McpServer {
     /// Its values, of which some may be secrets.
     pub(crate) fn values(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let (Way::Stdio { env: values, .. } | Way::Http { headers: values, .. }) = &self.way;
-        // A header that authorises is a secret, whatever it is called, and so is what stands after its scheme.
         values.iter().flat_map(|(name, value)| {
-            let lower = name.to_ascii_lowercase();
-            let authorises = ["authorization", "proxy-authorization", "cookie"].contains(&lower.as_str());
-            let name = if authorises { format!("{name} TOKEN") } else { name.clone() };
-            // What stands after a scheme, and each part of a cookie.
-            let parts = value.split([' ', ';', '=']).filter(|part| authorises && !part.is_empty());
-            let parts: Vec<_> = parts.map(str::to_owned).chain([value.clone()]).collect();
-            parts.into_iter().map(move |value| (name.clone().into(), value.into()))
+            let held = credentials(name, value);
+            // A header that authorises is a secret, whatever it is called.
+            let name = if held.is_empty() { name.clone() } else { format!("{name} TOKEN") };
+            let held = held.into_iter().map(str::to_owned).chain([value.clone()]);
+            held.map(move |value| (name.clone().into(), value.into()))
         })
     }
 
@@ -91,6 +89,22 @@ impl McpServer {
                 schema::McpServer::Http(server.headers(headers.collect::<Vec<_>>()))
             }
         }
+    }
+}
+
+/// What in the value of a header that authorises is the secret: neither its scheme nor a name, which are words like others.
+/// Nothing of any other header.
+fn credentials<'a>(header: &str, value: &'a str) -> Vec<&'a str> {
+    match header.to_ascii_lowercase().as_str() {
+        "authorization" | "proxy-authorization" => {
+            vec![value.split_once(' ').map_or(value, |(_, credentials)| credentials.trim())]
+        }
+        "cookie" => value
+            .split(';')
+            .map(|part| part.split_once('=').map_or(part, |(_, value)| value).trim())
+            .filter(|value| !value.is_empty())
+            .collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -140,5 +154,32 @@ mod tests {
         let secrets = subagents_process::Secrets::of(server.values());
         assert_eq!(secrets.mask("said Bearer hunter2!"), "said [Authorization TOKEN]!");
         assert_eq!(secrets.mask("said hunter2!"), "said [Authorization TOKEN]!");
+    }
+
+    #[test]
+    fn f07_of_a_header_that_authorises_only_the_secret_is_masked() {
+        for (header, value, said, shown) in [
+            ("Authorization", "Bearer hunter2x", "Bearer hunter2x", "[Authorization TOKEN]"),
+            (
+                "Authorization",
+                "Bearer hunter2x",
+                "Authorization: Bearer <token>",
+                "Authorization: Bearer <token>",
+            ),
+            ("authorization", "hunter2x", "hunter2x", "[authorization TOKEN]"),
+            ("Proxy-Authorization", "Digest hunter2x", "Digest", "Digest"),
+            ("Cookie", "session=hunter2x; theme=c2hhZG93==", "session theme", "session theme"),
+            (
+                "Cookie",
+                "session=hunter2x; theme=c2hhZG93==",
+                "hunter2x c2hhZG93==",
+                "[Cookie TOKEN] [Cookie TOKEN]",
+            ),
+            ("X-Colour", "purple", "purple", "purple"),
+        ] {
+            let server = McpServer::http("web", "http://127.0.0.1:1/mcp").with(header, value);
+            let secrets = subagents_process::Secrets::of(server.values());
+            assert_eq!(secrets.mask(said), shown, "{header}: {value}");
+        }
     }
 }

@@ -140,7 +140,8 @@ impl Acp {
     }
 
     /// Says which of the known agents this is: it gets the variables of that agent's own sign-in, and, unless everything is
-    /// allowed or another mode is set, works in the mode in which that agent asks before it acts.
+    /// allowed or another mode is set, works in the mode in which that agent asks before it acts. For opencode that
+    /// comes over what its user has configured, a `deny` too: what is denied there is asked here.
     #[must_use]
     pub fn known(mut self, agent: &'static KnownAgent) -> Self {
         self.known = Some(agent);
@@ -205,20 +206,22 @@ impl Acp {
     ///
     /// # Errors
     ///
-    /// What a start would say.
+    /// What a start would say of it.
     pub fn check(&self, cwd: &Path) -> Result<PathBuf, ProviderFailure> {
+        self.speakable(cwd)?;
         self.program.check(cwd, self.program.args())
     }
 
     /// Starts the agent in `cwd`, makes a session, asks nothing, and ends it again within `patience` and the time that its end
     /// takes: who it is, or the error that a delegation would have, an unfinished sign-in included. It is handed no MCP
-    /// servers, and signs in only by what its environment satisfies: nobody is asked anything. Agents take up to some seconds.
+    /// servers, and signs in only by what its environment satisfies: nobody is asked anything. One that wants a sign-in for which a
+    /// [method](Self::auth_method) is set is taken to be able to. Agents take up to some seconds.
     ///
     /// Dropping the future kills the agent.
     ///
     /// # Errors
     ///
-    /// What a start would say.
+    /// What a start would say, as far as it can be known so.
     pub async fn probe(&self, cwd: &Path, patience: Duration) -> Result<AgentInfo, ProviderFailure> {
         self.ask_who(cwd, patience).await
     }

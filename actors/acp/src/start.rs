@@ -98,8 +98,22 @@ impl Acp {
         let place = Place::default();
         let mut connection = quiet.connect(cwd, place, "asked who it is")?;
         let mut at = "initialize";
-        let opening = quiet.open(&mut connection, cwd, place, self.model.as_deref(), &mut at);
+        let mut who = None;
+        let opening = async {
+            let agent = who.insert(handshake::initialize(&mut connection, &mut at).await?);
+            // A session without them would say nothing of it.
+            handshake::connects(&connection, agent, self.needs_http())?;
+            let session =
+                quiet.session(&mut connection, agent, cwd, place, self.model.as_deref(), &mut at).await?;
+            Ok((agent.clone(), session))
+        };
         let told = match timeout(patience, opening).await {
+            // How it signs in is configured, and not tried here: it may ask a person.
+            Ok(Err(Refused::Failed(failure)))
+                if failure.code() == FailureCode::AuthRequired && self.auth_method.is_some() =>
+            {
+                who.ok_or(failure)
+            }
             Ok(Ok((agent, session))) => {
                 if agent.closes_sessions() {
                     let asked = connection.request("session/close", CloseSessionRequest::new(session));
@@ -119,20 +133,25 @@ impl Acp {
         told
     }
 
+    /// The protocol has no way to say a directory that is no text.
+    pub(crate) fn speakable(&self, cwd: &Path) -> Result<(), ProviderFailure> {
+        let directory = self.program.directory(cwd);
+        directory.to_str().map(drop).ok_or_else(|| {
+            let text = format!(
+                "the working directory {} is not UTF-8, which the Agent Client Protocol needs; use another",
+                directory.display()
+            );
+            ProviderFailure::new(FailureCode::CwdNotUsable, text)
+        })
+    }
+
     fn has_variable(&self, cwd: &Path, name: &str) -> bool {
         self.program.command(cwd).variable(name).is_some_and(|value| !value.is_empty())
     }
 
     /// Starts the process. `note` is for the ledger, where one is kept.
     fn connect(&self, cwd: &Path, place: Place, note: &str) -> Result<Connection, ProviderFailure> {
-        // The protocol has no way to say it.
-        if self.program.directory(cwd).to_str().is_none() {
-            let text = format!(
-                "the working directory {} is not UTF-8, which the Agent Client Protocol needs; use another",
-                self.program.directory(cwd).display()
-            );
-            return Err(ProviderFailure::new(FailureCode::CwdNotUsable, text));
-        }
+        self.speakable(cwd)?;
         self.program.hold_host();
         let command = self.program.command(cwd).args(self.program.args()).stderr_tail(STDERR_TAIL).note(note);
         let asking = self.known.filter(|_| !matches!(self.permission, Permission::Allow));
@@ -149,6 +168,11 @@ impl Acp {
         Ok(Connection::new(process, program, secrets, self.max_total_output))
     }
 
+    /// The MCP server that the agent has to connect to, if there is one.
+    fn needs_http(&self) -> Option<&str> {
+        self.mcp_servers.iter().find(|server| server.is_http()).map(McpServer::name)
+    }
+
     /// From the process to the session.
     async fn open(
         &self,
@@ -158,13 +182,27 @@ impl Acp {
         model: Option<&str>,
         at: &mut &'static str,
     ) -> Result<(AgentInfo, String), Refused> {
+        let agent = handshake::initialize(connection, at).await?;
+        handshake::connects(connection, &agent, self.needs_http())?;
+        let session = self.session(connection, &agent, cwd, place, model, at).await?;
+        Ok((agent, session))
+    }
+
+    async fn session(
+        &self,
+        connection: &mut Connection,
+        agent: &AgentInfo,
+        cwd: &Path,
+        place: Place,
+        model: Option<&str>,
+        at: &mut &'static str,
+    ) -> Result<String, Refused> {
         let has_variable = |name: &str| self.has_variable(cwd, name);
         let asks = !matches!(self.permission, Permission::Allow);
         let variables = place.variables();
         let wanted = Wanted {
             cwd: self.program.directory(cwd),
             mcp_servers: self.mcp_servers.iter().map(|server| server.to_wire(&variables)).collect(),
-            needs_http: self.mcp_servers.iter().find(|server| server.is_http()).map(McpServer::name),
             auth_method: self.auth_method.as_deref(),
             sign_in_hint: self.known.map(|known| known.sign_in),
             asking_mode: self.known.filter(|_| asks).and_then(|known| known.asking_mode),
@@ -172,9 +210,7 @@ impl Acp {
             model,
             has_variable: &has_variable,
         };
-        let agent = handshake::initialize(connection, at).await?;
-        let session = handshake::open(connection, &agent, &wanted, at).await?;
-        Ok((agent, session))
+        handshake::open(connection, agent, &wanted, at).await
     }
 
     /// Why there is no session, with what the agent said last.
@@ -199,7 +235,7 @@ impl Acp {
             Refused::Failed(failure) => return failure,
             Refused::Broken(asked, broken) => (asked, broken),
         };
-        let words = connection.last_words().await;
+        let words = connection.last_words(&broken).await;
         let program = connection.program();
         let (code, what) = match (broken, words.exit) {
             (Broken::Ended, Some(exit)) => {

@@ -16,7 +16,8 @@ use crate::answer::{Answer, Show};
 use crate::chunk::Chunk;
 use crate::spent::Spent;
 
-/// As many tools of a turn are known by their ids, done ones among them; what is beyond is counted only.
+/// As many tools of a turn are known by their ids, done ones among them; what is beyond is a
+/// sign of life, no more.
 const TOOLS: usize = 4096;
 /// An update that is larger is not read by the protocol's types.
 const LARGE: usize = 256 * 1024;

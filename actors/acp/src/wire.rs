@@ -88,6 +88,8 @@ impl Line {
                     let outcome = error.map_or_else(|| Ok(result.unwrap_or(RawValue::NULL)), Err);
                     Incoming::Response { id, outcome }
                 }
+                // That no request of ours could be made out: nobody waits for it, and it may tell why nothing comes.
+                Err(_) if id.get() == "null" && error.is_some() => Incoming::Stray,
                 Err(_) => Incoming::Unasked,
             },
             Envelope { .. } => Incoming::Stray,
@@ -217,6 +219,7 @@ mod tests {
             (r#"{"id":3,"result":null}"#, "3 ok null"),
             (r#"{"id":"3","result":1}"#, "unasked"),
             (r#"{"id":null,"result":1}"#, "unasked"),
+            (r#"{"id":null,"error":{"code":-32700,"message":"no"}}"#, "stray"),
             (r#"{"id":-1,"result":1}"#, "unasked"),
         ] {
             assert_eq!(kind(line), wanted, "{line}");

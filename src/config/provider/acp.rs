@@ -7,7 +7,7 @@ use crate::config::{
     section::{self, Section, Wrong, quoted},
 };
 use std::{fmt, num::NonZeroU32, str::FromStr};
-use subagents_acp::{Acp, KnownAgent, McpServer, Permission};
+use subagents_acp::{Acp, McpServer, Permission};
 
 /// What only an agent has.
 #[derive(Clone, Debug, Default)]
@@ -103,13 +103,6 @@ impl AcpConfig {
         }
         self.mcp_servers.iter().cloned().fold(acp, Acp::mcp_server)
     }
-}
-
-/// The known agent that a command starts, by the name of its program: only a name that is looked for on `PATH`, since a path
-/// may lead to anything.
-pub(super) fn known_by_program(command: &[String]) -> Option<&'static KnownAgent> {
-    let program = command.first()?;
-    subagents_acp::KNOWN_AGENTS.iter().find(|agent| agent.command[0] == program)
 }
 
 fn word(item: &Item) -> Result<String, Wrong> {

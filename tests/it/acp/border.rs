@@ -126,9 +126,9 @@ async fn d15_foreign_line_ends_within_a_text_are_text() {
 }
 
 #[tokio::test]
-async fn the_environment_is_scrubbed_and_says_how_deep_the_agent_is() {
+async fn the_environment_says_how_deep_the_agent_is() {
     let script = Script::prompted().become_shell(
-        r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"the-session","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"depth %s of %s, home %s, key %s"}}}}\n{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}\n' "$SUBAGENTS_DEPTH" "$SUBAGENTS_MAX_DEPTH" "${HOME:+there}" "$(env | cut -d= -f1 | grep -c KEY)" >&3; exec cat >/dev/null"#,
+        r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"the-session","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"depth %s of %s, home %s"}}}}\n{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}\n' "$SUBAGENTS_DEPTH" "$SUBAGENTS_MAX_DEPTH" "${HOME:+there}" >&3; exec cat >/dev/null"#,
     );
     let service = SubagentService::builder()
         .provider("agent", script.acp())
@@ -140,7 +140,7 @@ async fn the_environment_is_scrubbed_and_says_how_deep_the_agent_is() {
     let result = within("a result", service.delegate("agent", StartRequest::new(&root, "x")))
         .await
         .expect("a clean one");
-    assert_eq!(result.text(), "depth 3 of 5, home there, key 0");
+    assert_eq!(result.text(), "depth 3 of 5, home there");
     assert!(service.shutdown(Duration::from_secs(10)).await.is_clean());
 }
 

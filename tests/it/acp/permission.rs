@@ -6,7 +6,10 @@ use super::{
 };
 use serde_json::json;
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 use subagents::{
@@ -204,6 +207,50 @@ async fn what_waits_for_a_permission_is_seen_waiting_and_a_cancel_answers_it() {
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     run.dispose().await.expect("nothing is left");
     host.end().await;
+}
+
+#[tokio::test]
+async fn a_callback_ends_with_the_turn_that_asked_and_says_nothing_of_the_next() {
+    // It ends its turn with its question open, and is asked again since what it said is no value.
+    let question = json!({"jsonrpc": "2.0", "id": 100, "method": "session/request_permission", "params": {
+        "sessionId": "the-session", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []}});
+    let script = Script::prompted()
+        .say(question)
+        .chunk("no value")
+        .stop("end_turn")
+        .expect("session/prompt")
+        .chunk("{\"n\": 1}")
+        .stop("end_turn");
+    let (asked, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (asks, ends) = (asked.clone(), ended.clone());
+    let permission = Permission::ask(move |_| {
+        asks.fetch_add(1, SeqCst);
+        let ends = OnDrop(ends.clone());
+        async move {
+            let _ends = ends;
+            std::future::pending().await
+        }
+    });
+    let host = Host::with(script.acp().permission(permission));
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let run = within("a start", host.service.start("agent", host.ask("x").output_schema(schema)))
+        .await
+        .expect("it starts");
+    let result = within("a result", run.result()).await.expect("a value");
+    assert_eq!(result.structured, Some(json!({"n": 1})), "{result:?}");
+    assert_eq!((asked.load(SeqCst), ended.load(SeqCst)), (1, 1));
+    assert_eq!(result.details.denied_calls, []);
+    run.dispose().await.expect("nothing is left");
+    host.end().await;
+}
+
+/// Counts that it was dropped.
+struct OnDrop(Arc<AtomicUsize>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
 }
 
 #[tokio::test]

@@ -138,6 +138,9 @@ async fn a_persona_goes_ahead_where_that_is_configured_and_is_refused_elsewhere(
     let host = Host::with(script.acp().persona(true));
     let result = host.delegated(host.ask("the task").persona("You are a cat.")).await;
     assert_eq!(result.text(), "You are a cat.|the task");
+    // Models refuse an empty block.
+    let result = host.delegated(host.ask("the task").persona(" ")).await;
+    assert_eq!(result.text(), "the task");
     host.end().await;
     let host = Host::of(&script);
     let error = host.refusal(host.ask("x").persona("You are a cat.")).await;

@@ -491,7 +491,7 @@ async fn an_agent_is_asked_who_it_is() {
         .expect("session/close")
         .run(&format!("touch {}", marker.display()))
         .reply(json!({}));
-    let acp = script.acp().mcp_server(McpServer::http("web", "http://127.0.0.1:9"));
+    let acp = script.acp().mcp_server(McpServer::stdio("files", "/no/such/server", [""; 0]));
     let agent = within("an answer", acp.probe(&std::env::temp_dir(), long)).await.expect("it works");
     assert_eq!((agent.to_string().as_str(), agent.version()), ("scripted 1.0", Some("1.0")));
     assert!(marker.exists());

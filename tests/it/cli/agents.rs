@@ -105,6 +105,49 @@ fn what_is_here_is_asked_who_it_is_and_what_is_not_is_told_how_to_get() {
 }
 
 #[test]
+fn what_is_configured_of_an_agent_is_in_what_is_said_of_it() {
+    let wants_sign_in = Script::bare()
+        .expect("initialize")
+        .reply(json!({"protocolVersion": 1, "authMethods": [{"id": "browser", "name": "Log in"}]}))
+        .expect("session/new")
+        .fail(json!({"code": -32000, "message": "Authentication required"}));
+    let here = Installed::agent("one", &wants_sign_in).and("two", &Script::opened());
+    let text = "[providers.one]\nkind = \"acp\"\ncommand = [\"one\"]\nauth_method = \"browser\"\n\
+                [providers.two]\nkind = \"acp\"\ncommand = [\"two\"]\n\
+                [providers.two.mcp_servers.web]\nurl = \"http://127.0.0.1:1/mcp\"\n";
+    fs::write(here.path().join("subagents.toml"), text).expect("a file");
+    let ended = here.subagents(&["providers", "--json"]).end();
+    // Nobody is asked to sign in, and that it cannot is not known.
+    assert_eq!(provider(&ended, "one")["works"], true, "{ended:?}");
+    // What every delegation would say.
+    let two = provider(&ended, "two");
+    assert_eq!((&two["works"], &two["code"]), (&json!(false), &json!("PROVIDER_FAILED")));
+    assert!(
+        two["message"].as_str().is_some_and(|text| text.contains("cannot connect to the MCP server web")),
+        "{two}"
+    );
+}
+
+#[test]
+fn a_known_agent_is_one_also_as_a_command() {
+    let script = Script::initialized()
+        .expect("session/new")
+        .reply(
+            json!({"sessionId": "the-session", "modes": {"availableModes": [{"id": "yolo"}, {"id": "default"}]}}),
+        )
+        .expect("session/set_mode")
+        .reply(json!({}))
+        .expect("session/prompt")
+        .chunk("asks first")
+        .stop("end_turn");
+    let here = Installed::agent("gemini", &script);
+    for args in [&["run", "x", "--acp", "--", "gemini", "--acp"][..], &["run", "x", "-p", "gemini"]] {
+        let ended = here.subagents(args).end();
+        assert_eq!((ended.code, ended.out.trim()), (Some(0), "asks first"), "{ended:?}");
+    }
+}
+
+#[test]
 fn a_command_may_be_an_agent() {
     let here = Installed::agent("mine", &Script::prompted().chunk("you said $prompt").stop("end_turn"));
     let ended = here.subagents(&["run", "hello", "--json", "--acp", "--", "mine", "--serve"]).end();
