@@ -312,7 +312,10 @@ impl Config {
     fn unknown(&self, name: &str) -> String {
         let shown = bounded(&sanitised(name).replace(['\n', '\t'], " "), 80);
         let names = self.names();
-        let near = nearest(name, &names);
+        // `qwen-code` is more likely `qwen` than something that is spelt like it.
+        let family = |name: &str| name.to_lowercase().split(['-', '_', '.']).next().map(str::to_owned);
+        let kin = names.iter().find(|other| name.len() >= 4 && family(other) == family(name));
+        let near = kin.map(|kin| kin.as_str()).or_else(|| nearest(name, &names));
         let configured: Vec<_> = self.configured().map(ProviderConfig::name).collect();
         let mut told = Vec::new();
         if !configured.is_empty() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::{borrow::Cow, fmt::Write, sync::Arc, time::Duration};
 use subagents::{
     BatchItem, Capabilities, DelegateError, Details, Diagnostic, Name, ResultError, RunId, StopReason,
-    SubagentResult, Usage, sanitised,
+    SubagentResult, Usage, bounded, sanitised,
 };
 
 /// The name of the provider behind `-- COMMAND`.
@@ -66,7 +66,8 @@ impl Style {
                 lines.out = self.answer(result);
             } else {
                 let killed = if aside.killed { "; killed" } else { "" };
-                tell(&format!("{}{}{killed}", failure(result), self.over(result)));
+                let (over, words) = (self.over(result), last_words(result));
+                tell(&format!("{}{over}{}{words}{killed}", failure(result), again(result)));
             }
             if let Some(cut) = &result.details.truncated {
                 let (kept, total) = (cut.kept_bytes, cut.total_bytes);
@@ -246,6 +247,27 @@ fn failure(result: &SubagentResult) -> String {
         },
     }
 }
+
+/// What would help, of what went wrong in a run.
+fn again(result: &SubagentResult) -> &'static str {
+    match result.diagnostic.as_ref().map(Diagnostic::category) {
+        Some("auth-required") => " (or name another with -p; `subagents providers` tells which are here)",
+        _ => "",
+    }
+}
+
+/// What a child said last that was cut short: often that something does not answer.
+fn last_words(result: &SubagentResult) -> String {
+    if result.stop_reason != StopReason::TimedOut {
+        return String::new();
+    }
+    let text = result.text();
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    last.map(|last| format!("; it said last: {}", bounded(last, LAST_WORDS))).unwrap_or_default()
+}
+
+/// As many bytes of a child's last words.
+const LAST_WORDS: usize = 200;
 
 /// A child whose calls are denied may say that all went well.
 fn denied(details: &Details) -> Option<String> {

@@ -7,6 +7,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
+use subagents_acp::KNOWN_AGENTS;
 use subagents_seam::sanitised;
 use toml::{
     Spanned,
@@ -183,7 +184,11 @@ fn override_one(
         }
         let i = found.unwrap_or_else(|| {
             let item = Item { at: at.clone(), value: Value::Table(Vec::new()), raw: None };
-            table.push(Entry { key: segment.clone(), at: at.clone(), item });
+            // An agent that is known by its name needs no table to be spelt like.
+            let known =
+                providers.then(|| KNOWN_AGENTS.iter().find(|agent| is_spelt(agent.name, segment))).flatten();
+            let key = known.map_or_else(|| segment.clone(), |agent| agent.name.to_owned());
+            table.push(Entry { key, at: at.clone(), item });
             table.len() - 1
         });
         if last {
@@ -225,9 +230,13 @@ fn segments(name: &str) -> Option<Vec<String>> {
 
 /// No shell takes `-` or `.` in the name of a variable, so `_` stands for them where just one provider fits.
 fn spelt(providers: &[Entry], segment: &str) -> Option<usize> {
-    let fits = |entry: &Entry| entry.key.replace(['-', '.'], "_") == segment;
-    let mut fitting = providers.iter().enumerate().filter(|(_, entry)| fits(entry)).map(|(i, _)| i);
+    let fits = |(_, entry): &(usize, &Entry)| is_spelt(&entry.key, segment);
+    let mut fitting = providers.iter().enumerate().filter(fits).map(|(i, _)| i);
     fitting.next().filter(|_| fitting.next().is_none())
+}
+
+fn is_spelt(name: &str, segment: &str) -> bool {
+    name.replace(['-', '.'], "_") == segment
 }
 
 fn from_variable(at: &ConfigPlace, text: String) -> Item {

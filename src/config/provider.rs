@@ -11,7 +11,7 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
-use subagents_acp::{Acp, KnownAgent};
+use subagents_acp::{Acp, KNOWN_AGENTS, KnownAgent};
 use subagents_exec::Exec;
 use subagents_seam::{
     Capabilities, Deadlines, DynProvider, Name, ProviderFailure, SubagentProvider, bounded, sanitised,
@@ -116,19 +116,29 @@ impl ProviderConfig {
         });
         let mut table = Section::open(path, entry.at, entry.item, faults)?;
         let foreign = table.has("kind");
-        let kind = table.need("kind", "kind = \"exec\"", faults, ProviderKind::read);
+        // An agent that is known by its name, of which nothing else is said.
+        let named = KnownAgent::named(&entry.key).filter(|_| !foreign && !table.has("command"));
+        let kind = match named {
+            Some(_) => Some(ProviderKind::Acp),
+            None => table.need("kind", "kind = \"exec\" or kind = \"acp\"", faults, ProviderKind::read),
+        };
         let is_acp = kind == Some(ProviderKind::Acp);
         let known = KnownAgent::named(&entry.key).filter(|_| is_acp && !table.has("command"));
-        let example = if is_acp {
-            "command = [\"some-agent\", \"--acp\"]"
-        } else {
-            "command = [\"some-agent\", \"--print\", \"{}\"]"
+        let names: Vec<_> = KNOWN_AGENTS.iter().map(|agent| agent.name).collect();
+        let example = match (is_acp, nearest(&entry.key, &names)) {
+            (true, Some(near)) => {
+                format!("command = [\"some-agent\", \"--acp\"]; or did you mean `{near}`, which needs none?")
+            }
+            (true, None) => {
+                format!("command = [\"some-agent\", \"--acp\"]; tables named {} need none", quoted(&names))
+            }
+            (false, _) => "command = [\"some-agent\", \"--print\", \"{}\"]".to_owned(),
         };
         let command = match known {
             Some(known) => Some(words(known.command)),
             // A kind that is not here may do without.
             None if kind.is_none() && foreign => table.get("command", faults, command),
-            None => table.need("command", example, faults, command),
+            None => table.need("command", &example, faults, command),
         };
         let acp = if is_acp { AcpConfig::read(&mut table, faults) } else { AcpConfig::default() };
         let read = Self {

@@ -86,10 +86,6 @@ pub(crate) struct Agent {
     /// Its name among the known agents, where it is one: then it is played as one.
     #[serde(default)]
     pub(crate) known: Option<String>,
-    /// The mode of its sessions also where everything is allowed: Codex runs nothing in its others where its own sandbox cannot
-    /// be set up, as in a container.
-    #[serde(default)]
-    pub(crate) mode: Option<String>,
     /// Its shell as the model sees it. None for an agent without a model, which is told by the prompt what to do.
     #[serde(default)]
     pub(crate) tool: Option<Tool>,

@@ -112,10 +112,7 @@ impl Stage {
         if let Some(name) = &agent.known {
             acp = acp.known(KnownAgent::named(name).expect("agent.json names one that is known"));
         }
-        match &agent.mode {
-            Some(mode) => acp.mode(mode),
-            None => acp,
-        }
+        acp
     }
 
     /// The processes that are alive of it, by the mark in their environment, or by where they work: some tools clean the

@@ -61,6 +61,8 @@ struct Outbox {
     sent: usize,
     /// As much was put in for answers since nothing waited.
     owed: usize,
+    /// In as many answers: one alone is as long as what it answers.
+    answers: usize,
 }
 
 // Neither what is said nor what is asked.
@@ -145,7 +147,8 @@ impl fmt::Display for LastWords {
 impl Connection {
     /// Takes over the pipes of a process. `secrets` are masked in whatever is shown of it.
     pub(crate) fn new(mut process: Process, program: String, secrets: Secrets, max_total: u64) -> Self {
-        let lines = process.take_stdout().map(|stdout| stdout.into_lines(LONGEST_LINE).max_total(max_total));
+        let lines =
+            process.take_stdout().map(|stdout| stdout.into_lines(LONGEST_LINE).max_total(max_total).lossy());
         let stdin = process.take_stdin();
         Self {
             process,
@@ -216,7 +219,7 @@ impl Connection {
     /// Cancel-safe: a dropped future has lost nothing of what is read and written.
     pub(crate) async fn next(&mut self) -> Result<Line, Broken> {
         loop {
-            if self.outbox.owes() > OUTBOX {
+            if self.outbox.owes() > OUTBOX && self.outbox.answers > 1 {
                 return Err(Broken::NotReading);
             }
             let Some(lines) = &mut self.lines else { return Err(Broken::Ended) };
@@ -226,15 +229,11 @@ impl Connection {
                 // What lay in the pipe by then is not lost because nobody came to look in time.
                 let late = if self.late < LATE { lines.next().now_or_never() } else { None };
                 self.late += 1;
-                match late.and_then(Result::transpose) {
-                    Some(line) => match self.framed(line)? {
-                        Some(line) => return Ok(line),
-                        None => continue,
-                    },
-                    None => {
-                        return Err(if matches!(why, Over::Stdin) { Broken::Deaf } else { Broken::Ended });
-                    }
-                }
+                return match (late.and_then(Result::transpose), why) {
+                    (Some(line), _) => framed(line),
+                    (None, Over::Stdin) => Err(Broken::Deaf),
+                    (None, Over::Exit) => Err(Broken::Ended),
+                };
             }
             // Its exit before its lines: a descendant may write them without end.
             let line = tokio::select! {
@@ -252,10 +251,7 @@ impl Connection {
                 line = lines.next() => line,
                 () = sleep_until(over.map_or_else(Instant::now, |(until, _)| until)), if over.is_some() => continue,
             };
-            let line = line.transpose().ok_or(Broken::Ended)?;
-            if let Some(line) = self.framed(line)? {
-                return Ok(line);
-            }
+            return framed(line.transpose().ok_or(Broken::Ended)?);
         }
     }
 
@@ -265,21 +261,7 @@ impl Connection {
         if !self.outbox.is_empty() || self.over.is_some() {
             return None;
         }
-        let line = self.lines.as_mut()?.try_next()?;
-        self.framed(line).transpose()
-    }
-
-    /// `None` where there is none to speak of.
-    fn framed(&mut self, line: Result<String, FrameError>) -> Result<Option<Line>, Broken> {
-        match line {
-            Ok(text) => return Ok(Some(Line::new(text))),
-            Err(FrameError::TooLarge { limit }) => return Err(Broken::LineTooLong { limit }),
-            Err(FrameError::NotUtf8) => self.stray.count(1),
-            Err(FrameError::TotalTooLarge { limit }) => return Err(Broken::TooMuch { limit }),
-            Err(FrameError::Io(error)) => return Err(Broken::Unreadable(error)),
-            Err(_) => return Err(Broken::Garbage),
-        }
-        self.bear().map(|()| None)
+        Some(framed(self.lines.as_mut()?.try_next()?))
     }
 
     /// Takes note of a line that is no message.
@@ -360,6 +342,15 @@ impl Connection {
     }
 }
 
+fn framed(line: Result<String, FrameError>) -> Result<Line, Broken> {
+    line.map(Line::new).map_err(|error| match error {
+        FrameError::TooLarge { limit } => Broken::LineTooLong { limit },
+        FrameError::TotalTooLarge { limit } => Broken::TooMuch { limit },
+        FrameError::Io(error) => Broken::Unreadable(error),
+        FrameError::NotUtf8 | _ => Broken::Garbage,
+    })
+}
+
 impl Outbox {
     fn push(&mut self, line: &str) {
         self.bytes.extend_from_slice(line.as_bytes());
@@ -368,6 +359,7 @@ impl Outbox {
     /// An answer, which the agent has asked for, so that it has to read it.
     fn owe(&mut self, line: &str) {
         self.owed += line.len();
+        self.answers += 1;
         self.push(line);
     }
 

@@ -122,15 +122,20 @@ fn told(value: &RawValue, secrets: &Secrets, limit: usize) -> String {
     }
 }
 
-/// The value with every secret in it masked. What was parsed is not nested deeper than the parser goes.
-fn masked(value: &Value, secrets: &Secrets) -> Value {
+/// The value, clean, with every secret in it masked.
+pub(crate) fn masked(value: &Value, secrets: &Secrets) -> Value {
     // Once more when it is clean, which may put one together.
-    let clean = |text: &str| secrets.mask(&sanitised(&secrets.mask(text))).into_owned();
+    each_text(value, &|text| secrets.mask(&sanitised(&secrets.mask(text))).into_owned())
+}
+
+/// The value with every text in it, names among them, as `clean` gives it. What was parsed is not nested deeper than the parser
+/// goes.
+pub(crate) fn each_text(value: &Value, clean: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(clean(text)),
-        Value::Array(items) => items.iter().map(|item| masked(item, secrets)).collect(),
+        Value::Array(items) => items.iter().map(|item| each_text(item, clean)).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, field)| (clean(name), masked(field, secrets))).collect()
+            fields.iter().map(|(name, field)| (clean(name), each_text(field, clean))).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }

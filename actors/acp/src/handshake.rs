@@ -16,7 +16,7 @@ use tokio::task::coop::consume_budget;
 
 use crate::agent::AgentInfo;
 use crate::connection::{Broken, Connection};
-use crate::failure::RpcError;
+use crate::failure::{self, RpcError};
 use crate::sign_in;
 use crate::wire::Incoming;
 
@@ -252,7 +252,8 @@ fn version(told: &Value, secrets: &Secrets) -> Result<(), String> {
     };
     match number {
         Some(1) => Ok(()),
-        _ => Err(format!("version {}", shown(&told.to_string(), secrets, 40))),
+        // Masked before it is written as JSON, which changes how it looks.
+        _ => Err(format!("version {}", shown(&failure::masked(told, secrets).to_string(), secrets, 40))),
     }
 }
 
@@ -286,7 +287,12 @@ async fn call(
                         format!("{program} answered {method} with {bytes} bytes, which no agent needs");
                     return Err(ProviderFailure::new(FailureCode::ProtocolError, text).into());
                 }
-                return Ok(Ok(serde_json::from_str(result).unwrap_or_default()));
+                return serde_json::from_str(result).map(Ok).map_err(|error| {
+                    let why = shown(&error.to_string(), connection.secrets(), 200);
+                    let text =
+                        format!("{} answered {method} with what cannot be read: {why}", connection.program());
+                    ProviderFailure::new(FailureCode::ProtocolError, text).into()
+                });
             }
             // A program that only repeats its input would take our refusal for the answer next.
             Incoming::Request { id, method: said, .. } if said == method && id.get() == asked.to_string() => {

@@ -18,10 +18,10 @@ pub struct KnownAgent {
     pub command: &'static [&'static str],
     /// The variables of its own sign-in, which reach it although their names look like secrets. No other does.
     pub pass_env: &'static [&'static str],
-    /// The mode in which it asks before it acts, by its own id: what its sessions are set to where nobody says otherwise and
-    /// not everything is allowed. None where it asks anyway.
+    /// The mode in which it asks before it acts, by its own id: what its sessions are set to where nobody says otherwise, also
+    /// where everything is allowed (Codex has a model decide otherwise). None where it asks anyway.
     pub asking_mode: Option<&'static str>,
-    /// Variables by which it asks before it acts, in the same case.
+    /// Variables by which it asks before it acts, where not everything is allowed.
     pub asking_env: &'static [(&'static str, &'static str)],
     /// How to get it.
     pub install: &'static str,

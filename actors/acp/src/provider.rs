@@ -139,8 +139,8 @@ impl Acp {
         self
     }
 
-    /// Says which of the known agents this is: it gets the variables of that agent's own sign-in, and, unless everything is
-    /// allowed or another mode is set, works in the mode in which that agent asks before it acts. For opencode that
+    /// Says which of the known agents this is: it gets the variables of that agent's own sign-in, and, unless another
+    /// mode is set, works in the mode in which that agent asks before it acts. For opencode that
     /// comes over what its user has configured, a `deny` too: what is denied there is asked here.
     #[must_use]
     pub fn known(mut self, agent: &'static KnownAgent) -> Self {

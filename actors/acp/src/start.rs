@@ -198,14 +198,13 @@ impl Acp {
         at: &mut &'static str,
     ) -> Result<String, Refused> {
         let has_variable = |name: &str| self.has_variable(cwd, name);
-        let asks = !matches!(self.permission, Permission::Allow);
         let variables = place.variables();
         let wanted = Wanted {
             cwd: self.program.directory(cwd),
             mcp_servers: self.mcp_servers.iter().map(|server| server.to_wire(&variables)).collect(),
             auth_method: self.auth_method.as_deref(),
             sign_in_hint: self.known.map(|known| known.sign_in),
-            asking_mode: self.known.filter(|_| asks).and_then(|known| known.asking_mode),
+            asking_mode: self.known.and_then(|known| known.asking_mode),
             mode: self.mode.as_deref(),
             model,
             has_variable: &has_variable,
@@ -216,10 +215,21 @@ impl Acp {
     /// Why there is no session, with what the agent said last.
     async fn explain(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
         let failure = self.explained(refused, connection, cwd).await;
-        match self.program.withheld(&failure.to_string(), cwd) {
+        let withheld = self.program.withheld(&failure.to_string(), cwd);
+        match withheld.or_else(|| self.started_otherwise(failure.code())) {
             Some(advice) => ProviderFailure::new(failure.code(), format!("{failure}; {advice}")),
             None => failure,
         }
+    }
+
+    /// How a known agent is started, where this one is not and does not speak the protocol.
+    fn started_otherwise(&self, code: FailureCode) -> Option<String> {
+        let known = self.known?;
+        let (program, args) = known.command.split_first()?;
+        let as_known = self.program.args().iter().map(OsString::as_os_str).take(args.len());
+        let is_so = as_known.eq(args.iter().map(OsStr::new));
+        let silent = matches!(code, FailureCode::ExitedBeforeReady | FailureCode::ProtocolError);
+        (silent && !is_so).then(|| format!("{program} speaks the protocol as `{}`", known.command.join(" ")))
     }
 
     async fn explained(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
@@ -276,7 +286,9 @@ impl Acp {
             format!("{program} has answered initialize; start it by itself, to see what it waits for")
         };
         let command = self.command_line(connection.secrets());
-        let text = format!("no answer to {at}: {advice}; command: {command}; {words}");
+        let known = self.started_otherwise(FailureCode::ProtocolError);
+        let known = known.map(|known| format!("; {known}")).unwrap_or_default();
+        let text = format!("no answer to {at}: {advice}; command: {command}{known}; {words}");
         ProviderFailure::new(FailureCode::ProtocolError, text)
     }
 

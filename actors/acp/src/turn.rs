@@ -115,7 +115,11 @@ impl Turn {
         }
         let update = params.and_then(|params| serde_json::from_str::<SessionNotification>(params.get()).ok());
         let Some(SessionNotification { session_id, update, .. }) = update else {
-            return show(Progress::Alive);
+            // The protocol's types may stumble over something that nobody needs.
+            return match params {
+                Some(params) => self.large(params, show),
+                None => show(Progress::Alive),
+            };
         };
         // Agents have sessions of their own below ours.
         if *session_id.0 != *self.session {
@@ -169,7 +173,7 @@ impl Turn {
         }
     }
 
-    /// Takes an update that is large, most likely for what a tool was given or has found: of a tool its state is read, of the
+    /// Takes an update that is large, most likely for what a tool was given or has found, or odd: of a tool its state is read, of the
     /// answer its text, and nothing else. As a value it would take a hundred times its room.
     fn large(&mut self, params: &RawValue, show: &mut Show<'_>) {
         let update = match serde_json::from_str::<Large<'_>>(params.get()) {
@@ -177,7 +181,7 @@ impl Turn {
             Ok(_) | Err(_) => return show(Progress::Alive),
         };
         match &*update.kind {
-            "tool_call" | "tool_call_update" => {
+            "tool_call" | "tool_call_update" if !update.call.is_empty() => {
                 let status = match update.status.as_deref() {
                     Some("completed") => ToolCallStatus::Completed,
                     Some("failed") => ToolCallStatus::Failed,

@@ -55,7 +55,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl Line {
     pub(crate) fn new(text: String) -> Self {
-        Self(mended(text))
+        // A byte order mark is no part of a message.
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        Self(whole(mended(text)))
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -95,6 +97,38 @@ impl Line {
             Envelope { .. } => Incoming::Stray,
         }
     }
+}
+
+/// Puts U+FFFD in place of each half of a pair that stands alone, as an agent writes one that cuts text by the units of
+/// UTF-16. No text can hold one, and the message would be lost for it.
+fn whole(text: String) -> String {
+    if !text.as_bytes().contains(&b'\\') {
+        return text;
+    }
+    let half = |at: usize| {
+        let escape = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(escape, 16).ok().filter(|unit| (0xd800..0xe000).contains(unit))
+    };
+    let (mut whole, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = text.as_bytes()[at..].iter().position(|byte| *byte == b'\\') {
+        let begin = at + found;
+        at = match half(begin) {
+            Some(unit) if unit < 0xdc00 && half(begin + 6).is_some_and(|other| other >= 0xdc00) => begin + 12,
+            Some(_) => {
+                whole.push_str(&text[copied..begin]);
+                whole.push_str("\\ufffd");
+                copied = begin + 6;
+                copied
+            }
+            // Whatever is escaped, it is one byte of one's own.
+            None => (begin + 2).min(text.len()),
+        };
+    }
+    if copied == 0 {
+        return text;
+    }
+    whole.push_str(&text[copied..]);
+    whole
 }
 
 /// Escapes control characters inside of strings, which JSON wants escaped and some agents pass on as they are.
@@ -258,6 +292,27 @@ mod tests {
         };
         let params: Vec<String> = serde_json::from_str(params.get()).unwrap();
         assert_eq!(params, [format!("{text}\"\\"), "\u{7}".to_owned()]);
+    }
+
+    #[test]
+    fn half_of_a_pair_alone_is_no_reason_to_lose_a_message() {
+        for (line, wanted) in [
+            (r#"["a\ud83d"]"#, Some("a\u{fffd}")),
+            (r#"["\ude00b"]"#, Some("\u{fffd}b")),
+            (r#"["\uD83D\uDE00"]"#, Some("\u{1f600}")),
+            (r#"["\ud83d\ud83d\ude00"]"#, Some("\u{fffd}\u{1f600}")),
+            (r#"["\ude00\ud83d"]"#, Some("\u{fffd}\u{fffd}")),
+            (r#"["\\ud83d é\\"]"#, Some(r"\ud83d é\")),
+            (r#"["\\\ud83d\n"]"#, Some("\\\u{fffd}\n")),
+            (r#"["\u00e9\""]"#, Some("é\"")),
+            (r#"["\ud83"]"#, None),
+            ("[\"\\", None),
+        ] {
+            let read = serde_json::from_str::<Vec<String>>(&whole(line.to_owned())).ok();
+            assert_eq!(read.map(|mut read| read.remove(0)).as_deref(), wanted, "{line}");
+        }
+        let line = "\u{feff}{\"id\":3,\"result\":\"\\ud83d\"}";
+        assert_eq!(kind(line), "3 ok \"\\ufffd\"");
     }
 
     #[test]

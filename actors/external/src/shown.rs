@@ -1,5 +1,7 @@
 //! What a program says, made fit to be shown.
 
+use std::borrow::Cow;
+
 use subagents_process::Secrets;
 use subagents_seam::{bounded, sanitised};
 
@@ -12,7 +14,13 @@ const LOOKED_AT: usize = 64 * 1024;
 /// together.
 pub fn shown(text: &str, secrets: &Secrets, limit: usize) -> String {
     let near = &text[..text.floor_char_boundary(LOOKED_AT)];
-    let clean = sanitised(&secrets.mask(near));
+    let masked = if near.len() < text.len() {
+        // What may be the beginning of a secret waits for its end, which is not looked at.
+        Cow::Owned(String::from_utf8_lossy(&secrets.masker().push(near.as_bytes())).into_owned())
+    } else {
+        secrets.mask(near)
+    };
+    let clean = sanitised(&masked);
     bounded(secrets.mask(&clean).trim(), limit)
 }
 
@@ -32,5 +40,9 @@ mod tests {
         assert_eq!(shown(&torn, &secrets, 100), "[MY_KEY]");
         assert_eq!(shown("\u{1b}[31mred\u{7}\n", &secrets, 100), "red");
         assert!(shown(&"é".repeat(1_000_000), &secrets, 50).len() <= 50);
+        for padding in LOOKED_AT - 30..LOOKED_AT {
+            let said = format!("{}{secret}{}", " ".repeat(padding), " ".repeat(LOOKED_AT));
+            assert_eq!(shown(&said, &secrets, 100), "", "{padding}");
+        }
     }
 }

@@ -32,6 +32,7 @@ pub struct LineFramer {
     /// The current line was too long and reported; its rest is thrown away.
     skipping: bool,
     total: Option<Total>,
+    lossy: bool,
 }
 
 /// How much may come in all.
@@ -53,13 +54,20 @@ enum Over {
 impl LineFramer {
     /// For lines of at most `limit` bytes, without the `\n`; the `\r` of a `\r\n` counts.
     pub fn new(limit: usize) -> Self {
-        Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false, total: None }
+        Self { limit, pending: Vec::new(), start: 0, scanned: 0, skipping: false, total: None, lossy: false }
     }
 
     /// Lets everything together be of at most `limit` bytes, line ends included.
     #[must_use]
     pub fn max_total(mut self, limit: u64) -> Self {
         self.total = Some(Total { limit, left: limit, over: Over::No });
+        self
+    }
+
+    /// Gives a line that is not UTF-8, too: what is none of it becomes U+FFFD.
+    #[must_use]
+    pub fn lossy(mut self) -> Self {
+        self.lossy = true;
         self
     }
 
@@ -145,6 +153,7 @@ impl LineFramer {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match std::str::from_utf8(line) {
             Ok(text) => Ok(text.to_owned()),
+            Err(_) if self.lossy => Ok(String::from_utf8_lossy(line).into_owned()),
             Err(_) => Err(FrameError::NotUtf8),
         }
     }
@@ -160,6 +169,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_line_that_is_not_utf_8_is_given_where_that_is_wanted() {
+        let mut framer = LineFramer::new(100).lossy();
+        framer.push(b"caf\xe9 au lait\nfine\n\xff");
+        assert_eq!(framer.pop().unwrap().unwrap(), "caf\u{fffd} au lait");
+        assert_eq!(framer.pop().unwrap().unwrap(), "fine");
+        assert_eq!(framer.finish().unwrap().unwrap(), "\u{fffd}");
+    }
 
     /// Frames as text that can be compared, since I/O errors cannot.
     fn frames<'a>(

@@ -78,6 +78,13 @@ impl Lines {
         self
     }
 
+    /// Gives a line that is not UTF-8, too: what is none of it becomes U+FFFD.
+    #[must_use]
+    pub fn lossy(mut self) -> Self {
+        self.framer = self.framer.lossy();
+        self
+    }
+
     /// The stdout again, for [`Process::give_back_stdout`](crate::Process::give_back_stdout). What was read and not given out
     /// as a line is gone.
     pub fn into_stdout(self) -> Stdout {

@@ -42,6 +42,8 @@ struct Folded {
     text_total: u64,
     /// Where the answer begins in all the text: what was before it did not match a schema.
     answer_start: u64,
+    /// Where the attempt before that is: it is what there is where nothing follows.
+    attempt: std::ops::Range<u64>,
     messages: u32,
     thoughts: u64,
     tool_calls: u64,
@@ -126,8 +128,17 @@ impl Live {
         let folded = self.folded();
         let first = folded.text_total - folded.text.len() as u64;
         let start = usize::try_from(folded.answer_start.saturating_sub(first)).unwrap_or(usize::MAX);
-        let text = &folded.text[folded.text.ceil_char_boundary(start.min(folded.text.len()))..];
-        let (kept, total) = (text.len() as u64, folded.text_total - folded.answer_start);
+        let mut text = &folded.text[folded.text.ceil_char_boundary(start.min(folded.text.len()))..];
+        let mut total = folded.text_total - folded.answer_start;
+        if total == 0 {
+            let place = |at: u64| {
+                let at = usize::try_from(at.saturating_sub(first)).unwrap_or(usize::MAX);
+                folded.text.ceil_char_boundary(at.min(folded.text.len()))
+            };
+            text = &folded.text[place(folded.attempt.start)..place(folded.attempt.end)];
+            total = folded.attempt.end - folded.attempt.start;
+        }
+        let kept = text.len() as u64;
         let mut details = Details::default();
         details.truncated = (kept < total).then(|| Truncation::new(kept, total));
         details.messages = (folded.messages > 0).then_some(folded.messages);
@@ -146,6 +157,9 @@ impl Live {
 impl Folded {
     /// Readers see where one answer ends and the next begins.
     fn begin_again(&mut self, attempt: &SchemaAttempt) {
+        if self.text_total > self.answer_start {
+            self.attempt = self.answer_start..self.text_total;
+        }
         if !self.text.is_empty() {
             self.add_text("\n\n");
         }
@@ -293,7 +307,8 @@ mod tests {
         for part in [Progress::Message, Progress::Text("three"), Progress::SchemaAttempt(&attempt)] {
             live.take_in(part, 1);
         }
-        assert_eq!((live.shown().text, live.shown().details.messages), (String::new(), None));
+        // It is all there is, should nothing follow.
+        assert_eq!((&*live.shown().text, live.shown().details.messages), ("three", None));
         for part in [Progress::Message, Progress::Text("{\"n\"")] {
             live.take_in(part, 1);
         }

@@ -94,7 +94,7 @@ fn judge(result: &mut SubagentResult, wanted: Wanted) {
         } else if wanted == Wanted::Text && result.structured.is_none() && result.output.is_blank() {
             result.output = Content::EMPTY;
             result.stop_reason = StopReason::Error;
-            result.diagnostic = Some(Diagnostic::fixed("empty-answer", "the child ended without an answer"));
+            result.diagnostic = Some(Diagnostic::fixed(EMPTY, "the child ended without an answer"));
         } else {
             result.diagnostic = None;
         }
@@ -145,7 +145,16 @@ fn complete(result: &mut SubagentResult, shown: Shown) {
         said.denied_calls = seen.denied_calls;
         said.denied_total = said.denied_total.or(seen.denied_total);
     }
+    let empty = result.diagnostic.as_ref().is_some_and(|diagnostic| diagnostic.category() == EMPTY);
+    if empty && !result.details.denied_calls.is_empty() {
+        let text = "the child ended without an answer, after tool calls of its had been denied; allow what it needs, or ask \
+                    for what it can do without";
+        result.diagnostic = Some(Diagnostic::fixed(EMPTY, text));
+    }
 }
+
+/// The category of a success that has nothing to say.
+const EMPTY: &str = "empty-answer";
 
 #[cfg(test)]
 mod tests {
@@ -170,6 +179,14 @@ mod tests {
             assert_eq!(result.diagnostic.as_ref().map(Diagnostic::category), Some("empty-answer"));
             assert_eq!(result.text(), partial);
         }
+        let mut denied = shown("");
+        denied.details.denied_calls.push(DeniedCall::new("bash", "no"));
+        let ending = Ending::Returned(Ok(Arc::new(SubagentResult::completed(""))));
+        let result = conclude(ending, None, Wanted::Text, Some(denied)).expect("a value");
+        assert!(
+            result.diagnostic.as_ref().is_some_and(|why| why.text().contains("had been denied")),
+            "{result:?}"
+        );
         let allowed = conclude(
             Ending::Returned(Ok(Arc::new(SubagentResult::completed("")))),
             None,

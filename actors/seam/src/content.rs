@@ -78,7 +78,7 @@ impl Content {
 
     /// Whether nothing in it is worth reading: only white space, and no block that is not text.
     pub fn is_blank(&self) -> bool {
-        self.blocks().iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
+        self.blocks().iter().all(|block| block.as_text().is_some_and(crate::text::is_blank))
     }
 }
 
@@ -147,6 +147,9 @@ mod tests {
             (Content::text(""), true),
             (Content::text(" \n\t"), true),
             (Content::text("."), false),
+            (Content::text("\u{200b}\u{feff}\u{ad} \u{0}"), true),
+            (Content::text("\u{1b}[2J\u{1b}[H"), true),
+            (Content::text("\u{1b}[31mred"), false),
             (Content::from(vec![image]), false),
         ] {
             assert_eq!(content.is_blank(), blank, "{content:?}");

@@ -34,6 +34,8 @@ pub fn sanitised(text: &str) -> String {
         match c {
             '\u{1b}' => skip_escape(&mut chars),
             '\n' | '\t' => out.push(c),
+            // Line and paragraph separators.
+            '\u{2028}' | '\u{2029}' => out.push('\n'),
             c if c.is_control() || reorders(c) => {}
             c => out.push(c),
         }
@@ -41,9 +43,27 @@ pub fn sanitised(text: &str) -> String {
     out
 }
 
-/// Bidirectional controls and zero-width marks: they change how the text around them reads.
+/// Bidirectional controls, zero-width marks, and characters that only programs see: they change how the text around them
+/// reads, or hide some in it.
 fn reorders(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+    )
+}
+
+/// Whether there is nothing to read in it.
+pub(crate) fn is_blank(text: &str) -> bool {
+    for c in text.chars() {
+        match c {
+            // What follows may belong to it.
+            '\u{1b}' => return sanitised(text).trim().is_empty(),
+            c if c.is_whitespace() || c.is_control() || reorders(c) => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
@@ -96,6 +116,7 @@ mod tests {
             ("\u{1b}", ""),
             ("tab\tline\n", "tab\tline\n"),
             ("\u{9b}31mC1", "31mC1"),
+            ("a\u{2028}b\u{61c}c\u{ad}d\u{e0041}e", "a\nbcde"),
         ] {
             assert_eq!(sanitised(raw), clean, "{raw:?}");
         }

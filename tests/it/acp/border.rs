@@ -5,8 +5,8 @@ use super::{
     agent::{SESSION, chunk},
     support::{Host, category, played, within},
 };
-use serde_json::json;
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::{num::NonZeroU32, time::Duration};
 use subagents::{
     Deadlines, StartRequest, StopReason, SubagentService,
     acp::{Decision, Permission},
@@ -123,6 +123,99 @@ async fn d15_foreign_line_ends_within_a_text_are_text() {
     );
     let result = played(&Script::prompted().raw(&line).stop("end_turn")).await;
     assert_eq!((result.text(), result.details.stray_lines), (text.to_owned(), None));
+}
+
+fn said(text: &str, more: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk"{more},"content":{{"type":"text","text":"{text}"}}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn nothing_of_an_answer_is_lost_for_an_oddity_in_it() {
+    let deep = format!(r#","_meta":{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let script = Script::prompted()
+        .raw(&format!("\u{feff}{}", said("begin, ", "")))
+        .raw(&said(r"do NOT delete \ud83d", ""))
+        .raw(&said(r"\ude00 the database, ", &deep))
+        .raw(&said(r"\ud83d\ude00, ", ""))
+        .raw(&said("end", r#","_meta":{"title":"\udc00"}"#))
+        .stop("end_turn");
+    let result = played(&script).await;
+    assert_eq!(
+        (result.text().as_str(), result.details.stray_lines),
+        ("begin, do NOT delete \u{fffd}\u{fffd} the database, \u{1f600}, end", None)
+    );
+    // Bytes that are no text, in the answer and in what ends it.
+    let bytes = format!(
+        "printf '%s caf\\351 %s\\n' '{}' >&3; printf '{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{{\"_meta\":\"\\377\",\"stopReason\":\"end_turn\"}}}}\\n' >&3; exec cat >/dev/null",
+        said("TEXT", "").replace("TEXT", "' '")
+    );
+    let result = played(&Script::prompted().become_shell(&bytes)).await;
+    assert_eq!((result.text().trim(), result.stop_reason.is_success()), ("caf\u{fffd}", true), "{result:?}");
+}
+
+#[tokio::test]
+async fn an_agent_begins_as_it_likes_and_is_told_what_cannot_be_read() {
+    let script = Script::bare().expect("initialize").raw(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentInfo":{"name":"a\ud83d","version":"1"}}}"#,
+    );
+    let script = script.expect("session/new").reply(json!({"sessionId": SESSION})).expect("session/prompt");
+    assert_eq!(played(&script.chunk("ok").stop("end_turn")).await.text(), "ok");
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":1,"x":{}{}}}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    let host = Host::of(&Script::bare().expect("initialize").raw(&deep).become_shell("exec cat >/dev/null"));
+    let error = host.refusal(host.ask("x")).await;
+    assert_eq!(error.code(), "PROTOCOL_ERROR");
+    assert!(error.to_string().contains("answered initialize with what cannot be read"), "{error}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn f07_a_secret_is_masked_in_a_value_too() {
+    const KEY: &str = "{\"private\":\"hunter2-hunter2\"}";
+    let schema = json!({"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"], "additionalProperties": false});
+    let told =
+        |value: Value| Script::opened().expect("session/prompt").chunk(&value.to_string()).stop("end_turn");
+    let host = Host::with(told(json!({"n": KEY})).acp().env("SA_KEY", KEY));
+    let result = host.delegated(host.ask("x").output_schema(schema.clone())).await;
+    assert_eq!(result.structured, Some(json!({"n": "[SA_KEY]"})), "{result:?}");
+    host.end().await;
+    // What does not match is named.
+    let script = told(json!({KEY: 1})).expect("session/prompt").chunk("no").stop("end_turn");
+    let acp = script.acp().env("SA_KEY", KEY).schema_attempts(NonZeroU32::new(2).expect("two"));
+    let host = Host::with(acp);
+    let result = host.delegated(host.ask("x").output_schema(schema)).await;
+    let shown = format!("{result:?}");
+    assert!(!shown.contains("hunter2") && shown.contains("SA_KEY"), "{shown}");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn what_is_large_is_no_reason_to_lose_it() {
+    let end =
+        r#"printf '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}\n' >&3; exec cat >/dev/null"#;
+    let large = "large=$(head -c 300000 /dev/zero | tr '\\0' x)";
+    let (head, tail) = said("SPLIT", "")
+        .split_once("SPLIT")
+        .map(|(head, tail)| (head.to_owned(), tail.to_owned()))
+        .expect("it is there");
+    let chunk = format!("{large}; printf '%s' '{head}' \"$large\" '\\ud83d' '{tail}' >&3; echo >&3; {end}");
+    let result = played(&Script::prompted().become_shell(&chunk)).await;
+    assert_eq!((result.text().len(), result.text().ends_with("x\u{fffd}")), (300_003, true));
+    // Its own id comes back to it, and it alone is more than may wait unread.
+    let large = "large=$(head -c 5000000 /dev/zero | tr '\\0' x)";
+    let question = r#"","method":"session/request_permission","params":{"sessionId":"the-session","toolCall":{"toolCallId":"t"},"options":[]}}"#;
+    let ask = format!(
+        "{large}; printf '%s' '{{\"jsonrpc\":\"2.0\",\"id\":\"' \"$large\" '{question}' >&3; echo >&3; \
+         head -n 1 | head -c 100 >/dev/null; printf '%s\\n' '{}' >&3; {end}",
+        said("answered", "")
+    );
+    let result = played(&Script::prompted().become_shell(&ask)).await;
+    assert_eq!(result.text(), "answered", "{:?}", result.diagnostic);
 }
 
 #[tokio::test]

@@ -133,6 +133,24 @@ async fn the_schema_and_the_faults_are_in_what_the_agent_is_told() {
 }
 
 #[tokio::test]
+async fn what_did_not_match_is_kept_where_nothing_follows() {
+    let first = || Script::opened().expect("session/prompt").chunk("a long valuable report").stop("end_turn");
+    for (script, total) in [
+        (first().expect("session/prompt").exit(3), 30_000),
+        (first().expect("session/prompt").fail(json!({"code": 429, "message": "quota"})), 30_000),
+        (first().expect("session/prompt").become_shell("exec cat >/dev/null"), 1_500),
+    ] {
+        let host = Host::of(&script);
+        let deadlines = Deadlines::new().total(Duration::from_millis(total));
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let result = host.delegated(host.ask("x").output_schema(schema).deadlines(deadlines)).await;
+        assert!(!result.stop_reason.is_success());
+        assert_eq!(result.text(), "a long valuable report", "{result:?}");
+        host.end().await;
+    }
+}
+
+#[tokio::test]
 async fn a_persona_goes_ahead_where_that_is_configured_and_is_refused_elsewhere() {
     let script = Script::prompted().chunk("$prompt").stop("end_turn");
     let host = Host::with(script.acp().persona(true));

@@ -312,7 +312,7 @@ async fn mode_and_model_are_set_before_the_first_prompt_or_fail_the_start() {
 }
 
 #[tokio::test]
-async fn a_known_agent_asks_before_it_acts_unless_everything_is_allowed() {
+async fn a_known_agent_asks_before_it_acts_unless_another_mode_is_set() {
     let codex = KnownAgent::named("codex-acp").expect("it is known");
     let session = |modes: Value| {
         let session = json!({"sessionId": SESSION, "modes": {"availableModes": modes}});
@@ -320,12 +320,13 @@ async fn a_known_agent_asks_before_it_acts_unless_everything_is_allowed() {
     };
     let modes = json!([{"id": "auto"}, {"id": "read-only"}]);
     let prompted = |script: Script| script.expect("session/prompt").chunk("$all").stop("end_turn");
-    let careful = prompted(session(modes.clone()).expect("session/set_mode").reply(json!({})));
+    let careful = prompted(session(modes).expect("session/set_mode").reply(json!({})));
     // A mode that is set holds, and an agent that has none of that name has its own ways.
     for (acp, mode) in [
         (careful.acp().known(codex), Some("read-only")),
         (careful.acp().known(codex).mode("auto"), Some("auto")),
-        (prompted(session(modes)).acp().known(codex).permission(Permission::Allow), None),
+        // Where everything is allowed, too: in other modes Codex has a model decide.
+        (careful.acp().known(codex).permission(Permission::Allow), Some("read-only")),
         (prompted(session(json!([{"id": "other"}]))).acp().known(codex), None),
     ] {
         let host = Host::with(acp);

@@ -315,3 +315,69 @@ fn a_variable_that_is_withheld_is_told_and_can_be_passed_on() {
     let ended = here.subagents(&["run", "x", "-p", "gemini", "--acp"]).end();
     assert_eq!(ended.code, Some(2), "{ended:?}");
 }
+
+#[test]
+fn a_known_agent_needs_no_more_than_what_is_to_be_different() {
+    let here = Installed::agent("gemini", &Script::prompted().chunk("you said $prompt").stop("end_turn"));
+    fs::write(here.path().join("subagents.toml"), "[providers.gemini]\npersona = true\n").expect("a file");
+    let ended = here.subagents(&["run", "hello", "--persona", "a cat"]).end();
+    assert_eq!((ended.code, ended.out.trim()), (Some(0), "you said a cat|hello"), "{ended:?}");
+    // The same by a variable, and of a name that no variable can have.
+    fs::remove_file(here.path().join("subagents.toml")).expect("it was there");
+    let script = Script::prompted().chunk("you said $prompt").stop("end_turn");
+    let here = here.and("codex-acp", &script);
+    for (agent, variable) in [("gemini", "GEMINI"), ("codex-acp", "CODEX_ACP")] {
+        let run = here.subagents(&["run", "-p", agent, "hello", "--persona", "a cat"]);
+        let ended = run.env(&format!("SUBAGENTS__PROVIDERS__{variable}__PERSONA"), "true").end();
+        assert_eq!((ended.code, ended.out.trim()), (Some(0), "you said a cat|hello"), "{ended:?}");
+    }
+}
+
+#[test]
+fn who_is_meant_is_said_of_a_name_that_nobody_has() {
+    for (name, near) in [
+        ("qwen-code", "qwen"),
+        ("gemini-cli", "gemini"),
+        ("claude-code", "claude-agent-acp"),
+        ("claude", "claude-agent-acp"),
+        ("opencod", "opencode"),
+        ("codex", "codex-acp"),
+    ] {
+        let ended = subagents(["run", "-p", name, "x"]).directory("/").end();
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.err.contains(&format!("did you mean `{near}`?")), "{name}: {}", ended.err);
+    }
+    let with = |text: &str| subagents(["run", "x"]).directory(configured(text).path()).end().err;
+    let told = with("[providers.gemni]\nkind = \"acp\"\n");
+    assert!(told.contains("or did you mean `gemini`, which needs none?"), "{told}");
+    let told = with("[providers.reviewer]\nkind = \"acp\"\n");
+    assert!(told.contains("tables named `claude-agent-acp`, `codex-acp`, `gemini`"), "{told}");
+}
+
+#[test]
+fn a_known_agent_that_is_started_otherwise_is_told_how() {
+    let here = Installed::agent("gemini", &Script::bare().exit(41));
+    let ended = here.subagents(&["run", "x", "--acp", "--", "gemini"]).end();
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("gemini speaks the protocol as `gemini --acp`"), "{}", ended.err);
+    let ended = here.subagents(&["run", "x", "-p", "gemini"]).end();
+    assert!(!ended.err.contains("speaks the protocol as"), "{}", ended.err);
+}
+
+#[test]
+fn what_went_wrong_is_told_with_what_may_help() {
+    let here = Installed::agent(
+        "gemini",
+        &Script::prompted().chunk("no network\n").become_shell("exec cat >/dev/null"),
+    );
+    let ended = here.subagents(&["run", "-p", "gemini", "x", "--timeout", "500ms"]).end();
+    assert!(ended.err.contains("(--timeout 500ms); it said last: no network"), "{}", ended.err);
+    let wants = Script::prompted().fail(json!({"code": -32000, "message": "Authentication required"}));
+    let here = Installed::agent("gemini", &wants);
+    let ended = here.subagents(&["run", "-p", "gemini", "x"]).end();
+    assert!(
+        ended.err.contains("[auth-required]") && ended.err.contains("name another with -p"),
+        "{}",
+        ended.err
+    );
+}
