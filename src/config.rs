@@ -314,8 +314,12 @@ impl Config {
         let names = self.names();
         // `qwen-code` is more likely `qwen` than something that is spelt like it.
         let family = |name: &str| name.to_lowercase().split(['-', '_', '.']).next().map(str::to_owned);
-        let kin = names.iter().find(|other| name.len() >= 4 && family(other) == family(name));
-        let near = kin.map(|kin| kin.as_str()).or_else(|| nearest(name, &names));
+        let kin: Vec<_> =
+            names.iter().filter(|other| name.len() >= 4 && family(other) == family(name)).collect();
+        let near = match &*kin {
+            [one] => Some(one.as_str()),
+            _ => nearest(name, &names),
+        };
         let configured: Vec<_> = self.configured().map(ProviderConfig::name).collect();
         let mut told = Vec::new();
         if !configured.is_empty() {

@@ -23,6 +23,11 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
+    /// Whether it has a way to sign in of this id, as far as it says which it has.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.auth_methods().is_empty() || self.auth_methods().iter().any(|method| method.id() == id)
+    }
+
     /// Of the answer to `initialize`. What is missing or odd is unknown, never an error.
     pub(crate) fn read(answer: &Value, secrets: &Secrets) -> Self {
         let text = |value: &Value| value.as_str().map(|text| shown(text, secrets, 100));

@@ -13,19 +13,18 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::value::RawValue;
 use subagents_external::{Program, closed, shown};
-use subagents_process::Secrets;
 use subagents_seam::provider::BoxFuture;
 use subagents_seam::schema::{Cut, SchemaAsk, Verdict};
 use subagents_seam::{
-    Child, Closed, Details, Diagnostic, Instant, Progress, ResultError, RunContext, SchemaAttempt,
-    StopReason, SubagentResult, Waiting,
+    Child, Closed, Details, Diagnostic, Instant, Progress, ResultError, RunContext, StopReason,
+    SubagentResult, Waiting,
 };
 use tokio::task::coop::consume_budget;
 
 use crate::agent::AgentInfo;
 use crate::answer::Answer;
 use crate::connection::{Broken, Connection};
-use crate::failure::{RpcError, each_text};
+use crate::failure::RpcError;
 use crate::permission::{Asker, Decision, Permission, PermissionRequest};
 use crate::question::{self, Question, cancelled};
 use crate::sign_in;
@@ -351,22 +350,14 @@ impl AcpChild {
         let Some(ask) = &mut self.ask else { return Ok(self.result(reason, diagnostic)) };
         // What stands before the last message is talk.
         match ask.submit(self.turn.answer.last_message(), cut) {
-            Verdict::Accepted(value) => {
-                // What was masked as text may be a secret again as a value.
-                let secrets = self.connection.secrets();
-                let value = each_text(&value, &|text| secrets.mask(text).into_owned());
-                Ok(self.result(StopReason::Completed, None).with_structured(value))
-            }
+            Verdict::Accepted(value) => Ok(self.result(StopReason::Completed, None).with_structured(value)),
             Verdict::Failed(diagnostic) => {
                 let reason = if reason == StopReason::MaxTokens { reason } else { StopReason::Error };
-                let text = self.connection.secrets().mask(diagnostic.text()).into_owned();
-                let diagnostic = Diagnostic::new(diagnostic.category().to_owned(), &text);
                 Ok(self.result(reason, Some(diagnostic)))
             }
             Verdict::Again(prompt) => {
                 if let Some(attempt) = ask.attempts().last() {
-                    let attempt = masked_attempt(attempt, self.connection.secrets());
-                    cx.progress(Progress::SchemaAttempt(&attempt));
+                    cx.progress(Progress::SchemaAttempt(attempt));
                 }
                 self.denied = false;
                 self.turn.again(Answer::new(self.max_output, self.connection.secrets()));
@@ -381,9 +372,7 @@ impl AcpChild {
         let mut details = Details::default();
         details.stray_lines = Some(self.connection.stray_lines()).filter(|lines| *lines > 0);
         details.truncated = answer.truncation();
-        let attempts = self.ask.iter().flat_map(SchemaAsk::attempts);
-        details.schema_attempts =
-            attempts.map(|attempt| masked_attempt(attempt, self.connection.secrets())).collect();
+        details.schema_attempts = self.ask.as_ref().map_or_else(Vec::new, |ask| ask.attempts().to_vec());
         let mut result = SubagentResult::new(reason, answer.text()).with_details(details);
         result.diagnostic =
             diagnostic.map(|diagnostic| match self.program.withheld(diagnostic.text(), &self.cwd) {
@@ -491,15 +480,6 @@ impl Child for AcpChild {
         let program = self.connection.program().to_owned();
         closed(&program, self.connection.end(deadline).await)
     }
-}
-
-/// What is told of an attempt names what is in it.
-fn masked_attempt(attempt: &SchemaAttempt, secrets: &Secrets) -> SchemaAttempt {
-    let mut masked = attempt.clone();
-    for error in &mut masked.errors {
-        *error = secrets.mask(error).into_owned();
-    }
-    masked
 }
 
 fn text(text: &str) -> ContentBlock {

@@ -411,12 +411,14 @@ mod tests {
 
     #[tokio::test]
     async fn d06_what_it_said_before_its_exit_is_not_lost_where_nobody_came_to_look_in_time() {
-        let mut connection = connected("echo one; echo two; exit 0");
+        let mut connection =
+            connected("echo one; head -c 30000 /dev/zero | tr '\\0' x; echo; echo two; exit 0");
         connection.process.wait().await;
         assert_eq!(connection.next().await.expect("a line").text(), "one");
         // As a host does that blocks its only thread.
         std::thread::sleep(LAST_WORDS + Duration::from_millis(100));
-        assert_eq!(connection.next().await.expect("the next").text(), "two");
+        assert_eq!(connection.next().await.expect("the next").text().len(), 30_000);
+        assert_eq!(connection.next().await.expect("the last").text(), "two");
         assert!(matches!(connection.next().await, Err(Broken::Ended)));
     }
 
@@ -424,8 +426,11 @@ mod tests {
     async fn d06_a_descendant_that_writes_on_does_not_hold_the_end_up() {
         let mut connection = connected("yes noise & exit 0");
         let begun = Instant::now();
-        while connection.next().await.is_ok() {}
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        let mut lines = 0_u32;
+        while connection.next().await.is_ok() {
+            lines += 1;
+            assert!(lines < 50_000_000 && begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
         connection.kill();
     }
 }

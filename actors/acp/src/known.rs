@@ -73,10 +73,12 @@ pub const KNOWN_AGENTS: &[KnownAgent] = &[
             "OPENROUTER_API_KEY",
         ],
         asking_mode: None,
-        // Tools of MCP servers have a line in their names. It comes over what the user's own configuration says.
+        // The last rule that fits holds, and a key that the user's own configuration has keeps its place in it: these are spelt
+        // as nobody spells them, and come last. Tools of MCP servers have a line in their names; so have some of opencode's own
+        // permissions, which are asked for then as well. What an *agent* of opencode's is configured with comes after all of it.
         asking_env: &[(
             "OPENCODE_PERMISSION",
-            r#"{"*_*":"ask","bash":"ask","edit":"ask","webfetch":"ask","websearch":"ask"}"#,
+            r#"{"*_*":"ask","bas?":"ask","edi?":"ask","webfetc?":"ask","websearc?":"ask"}"#,
         )],
         install: "npm install -g opencode-ai",
         sign_in: "sign in with `opencode auth login`, or set the key of a model provider",

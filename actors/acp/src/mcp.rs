@@ -95,15 +95,18 @@ impl McpServer {
 /// What in the value of a header that authorises is the secret: neither its scheme nor a name, which are words like others.
 /// Nothing of any other header.
 fn credentials<'a>(header: &str, value: &'a str) -> Vec<&'a str> {
+    let parameters = |value: &'a str| {
+        let parts = value.split([';', ',', ' ']).filter_map(|part| part.split_once('='));
+        parts.map(|(_, value)| value.trim().trim_matches('"')).filter(|value| !value.is_empty())
+    };
     match header.to_ascii_lowercase().as_str() {
         "authorization" | "proxy-authorization" => {
-            vec![value.split_once(' ').map_or(value, |(_, credentials)| credentials.trim())]
+            let value = value.trim();
+            let credentials = value.split_once(char::is_whitespace).map_or(value, |(_, rest)| rest.trim());
+            // Some schemes have parameters, of which one is the secret.
+            std::iter::once(credentials).chain(parameters(credentials)).collect()
         }
-        "cookie" => value
-            .split(';')
-            .map(|part| part.split_once('=').map_or(part, |(_, value)| value).trim())
-            .filter(|value| !value.is_empty())
-            .collect(),
+        "cookie" => parameters(value).collect(),
         _ => Vec::new(),
     }
 }
@@ -174,6 +177,14 @@ mod tests {
                 "session=hunter2x; theme=c2hhZG93==",
                 "hunter2x c2hhZG93==",
                 "[Cookie TOKEN] [Cookie TOKEN]",
+            ),
+            ("Authorization", "  Bearer hunter2x", "hunter2x", "[Authorization TOKEN]"),
+            ("Authorization", "Token token=hunter2x", "token hunter2x", "token [Authorization TOKEN]"),
+            (
+                "Authorization",
+                "Digest username=\"somebody\", response=\"hunter2x\"",
+                "Digest username response hunter2x",
+                "Digest username response [Authorization TOKEN]",
             ),
             ("X-Colour", "purple", "purple", "purple"),
         ] {

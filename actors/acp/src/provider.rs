@@ -141,7 +141,8 @@ impl Acp {
 
     /// Says which of the known agents this is: it gets the variables of that agent's own sign-in, and, unless another
     /// mode is set, works in the mode in which that agent asks before it acts. For opencode that
-    /// comes over what its user has configured, a `deny` too: what is denied there is asked here.
+    /// comes over what its user has configured, a `deny` too: what is denied there is asked here. What is configured for one of
+    /// opencode's agents comes over this, also in a file of the working directory.
     #[must_use]
     pub fn known(mut self, agent: &'static KnownAgent) -> Self {
         self.known = Some(agent);

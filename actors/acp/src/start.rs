@@ -17,6 +17,7 @@ use crate::agent::AgentInfo;
 use crate::answer::Answer;
 use crate::child::{AcpChild, Order};
 use crate::connection::{Broken, Connection, LastWords};
+use crate::failure::each_text;
 use crate::handshake::{self, Refused, Wanted};
 use crate::mcp::McpServer;
 use crate::permission::{Asker, Permission};
@@ -51,6 +52,12 @@ impl Acp {
             Some(Ok((agent, session))) => {
                 let has_variable = |name: &str| self.has_variable(cx.cwd(), name);
                 let way = sign_in::way(agent.auth_methods(), self.auth_method.as_deref(), &has_variable);
+                let secrets = connection.secrets().clone();
+                let masked = secrets.clone();
+                // A value, read, may have a secret in it that its text had not.
+                let ask = ask.map(|ask| {
+                    ask.cleaned_by(move |value| each_text(&value, &|text| masked.mask(text).into_owned()))
+                });
                 let order = Order {
                     prompt: cx.prompt().to_text(),
                     persona: cx.persona().cloned(),
@@ -70,11 +77,10 @@ impl Acp {
                     program: self.program.clone(),
                     cwd: cx.cwd().to_owned(),
                 };
-                let secrets = connection.secrets().clone();
                 let turn = Turn::new(session, Answer::new(self.max_output, &secrets), secrets);
                 return Ok(AcpChild::new(connection, agent, turn, order));
             }
-            Some(Err(refused)) => self.explain(refused, &mut connection, cx.cwd()).await,
+            Some(Err(refused)) => self.explain(refused, at, &mut connection, cx.cwd()).await,
             None => {
                 // There is no time for manners, and nothing to lose: there was no prompt.
                 let words = connection.words_so_far().await;
@@ -110,7 +116,11 @@ impl Acp {
         let told = match timeout(patience, opening).await {
             // How it signs in is configured, and not tried here: it may ask a person.
             Ok(Err(Refused::Failed(failure)))
-                if failure.code() == FailureCode::AuthRequired && self.auth_method.is_some() =>
+                if failure.code() == FailureCode::AuthRequired
+                    && self
+                        .auth_method
+                        .as_deref()
+                        .is_some_and(|id| who.as_ref().is_some_and(|who| who.has(id))) =>
             {
                 who.ok_or(failure)
             }
@@ -121,7 +131,7 @@ impl Acp {
                 }
                 Ok(agent)
             }
-            Ok(Err(refused)) => Err(quiet.explain(refused, &mut connection, cwd).await),
+            Ok(Err(refused)) => Err(quiet.explain(refused, at, &mut connection, cwd).await),
             Err(_) => {
                 let words = connection.words_so_far().await;
                 Err(quiet.too_late(at, &words, &connection))
@@ -213,22 +223,28 @@ impl Acp {
     }
 
     /// Why there is no session, with what the agent said last.
-    async fn explain(&self, refused: Refused, connection: &mut Connection, cwd: &Path) -> ProviderFailure {
+    async fn explain(
+        &self,
+        refused: Refused,
+        at: &str,
+        connection: &mut Connection,
+        cwd: &Path,
+    ) -> ProviderFailure {
         let failure = self.explained(refused, connection, cwd).await;
         let withheld = self.program.withheld(&failure.to_string(), cwd);
-        match withheld.or_else(|| self.started_otherwise(failure.code())) {
+        match withheld.or_else(|| self.started_otherwise(failure.code(), at)) {
             Some(advice) => ProviderFailure::new(failure.code(), format!("{failure}; {advice}")),
             None => failure,
         }
     }
 
     /// How a known agent is started, where this one is not and does not speak the protocol.
-    fn started_otherwise(&self, code: FailureCode) -> Option<String> {
+    fn started_otherwise(&self, code: FailureCode, at: &str) -> Option<String> {
         let known = self.known?;
         let (program, args) = known.command.split_first()?;
-        let as_known = self.program.args().iter().map(OsString::as_os_str).take(args.len());
-        let is_so = as_known.eq(args.iter().map(OsStr::new));
-        let silent = matches!(code, FailureCode::ExitedBeforeReady | FailureCode::ProtocolError);
+        let is_so = args.iter().all(|arg| self.program.args().iter().any(|given| given == arg));
+        let failed = matches!(code, FailureCode::ExitedBeforeReady | FailureCode::ProtocolError);
+        let silent = failed && at == "initialize";
         (silent && !is_so).then(|| format!("{program} speaks the protocol as `{}`", known.command.join(" ")))
     }
 
@@ -286,7 +302,7 @@ impl Acp {
             format!("{program} has answered initialize; start it by itself, to see what it waits for")
         };
         let command = self.command_line(connection.secrets());
-        let known = self.started_otherwise(FailureCode::ProtocolError);
+        let known = self.started_otherwise(FailureCode::ProtocolError, at);
         let known = known.map(|known| format!("; {known}")).unwrap_or_default();
         let text = format!("no answer to {at}: {advice}; command: {command}{known}; {words}");
         ProviderFailure::new(FailureCode::ProtocolError, text)

@@ -21,19 +21,14 @@ pub(crate) struct Stray {
 impl Stray {
     /// Takes a line in.
     pub(crate) fn take(&mut self, line: &str, secrets: &Secrets) {
-        self.count(line.len());
+        self.lines = self.lines.saturating_add(1);
+        // An empty line costs something as well.
+        self.bytes = self.bytes.saturating_add(line.len() as u64 + 1);
         if self.first.len() < KEPT && !line.trim().is_empty() {
             let shown = shown(line, secrets, KEPT_BYTES);
             tracing::debug!(line = shown, "an agent wrote a line that is no message");
             self.first.push(shown);
         }
-    }
-
-    /// Takes a line in that could not even be read, of this many bytes.
-    pub(crate) fn count(&mut self, bytes: usize) {
-        self.lines = self.lines.saturating_add(1);
-        // An empty line costs something as well.
-        self.bytes = self.bytes.saturating_add(bytes as u64 + 1);
     }
 
     /// Whether this is more than can be forgiven.
@@ -71,11 +66,11 @@ mod tests {
     #[test]
     fn endless_garbage_is_too_much() {
         let mut stray = Stray::default();
-        stray.count(8 * 1024 * 1024);
+        stray.take(&"x".repeat(8 * 1024 * 1024), &Secrets::default());
         assert!(stray.is_too_much());
         let mut empty = Stray::default();
         for _ in 0..=MOST_BYTES {
-            empty.count(0);
+            empty.take("", &Secrets::default());
         }
         assert!(empty.is_too_much());
     }

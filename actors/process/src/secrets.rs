@@ -34,6 +34,12 @@ impl Secrets {
         let secret = variables.into_iter().filter(|(name, _)| looks_secret(name));
         let mut secrets: Vec<_> =
             secret.map(|(name, value)| (name.to_string_lossy().into_owned(), value.into_vec())).collect();
+        // What a child says may have been made text by the time that it is looked at.
+        let as_text = secrets.iter().filter(|(_, value)| std::str::from_utf8(value).is_err());
+        let as_text: Vec<_> = as_text
+            .map(|(name, value)| (name.clone(), String::from_utf8_lossy(value).into_owned().into_bytes()))
+            .collect();
+        secrets.extend(as_text);
         secrets.retain(|(_, value)| {
             let number = value.iter().all(u8::is_ascii_digit);
             value.len() >= if number { SHORTEST_NUMBER } else { SHORTEST }

@@ -76,7 +76,8 @@ impl Content {
         self.blocks().iter().filter_map(ContentBlock::as_text).collect()
     }
 
-    /// Whether nothing in it is worth reading: only white space, and no block that is not text.
+    /// Whether nothing in it can be read: only white space, escape sequences, control and hidden characters, and no block that
+    /// is not text.
     pub fn is_blank(&self) -> bool {
         self.blocks().iter().all(|block| block.as_text().is_some_and(crate::text::is_blank))
     }

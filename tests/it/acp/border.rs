@@ -176,7 +176,7 @@ async fn an_agent_begins_as_it_likes_and_is_told_what_cannot_be_read() {
 
 #[tokio::test]
 async fn f07_a_secret_is_masked_in_a_value_too() {
-    const KEY: &str = "{\"private\":\"hunter2-hunter2\"}";
+    const KEY: &str = "{\"private\":\n\t\"hunter2-hunter2/~hunter2-hunter2/~hunter2-hunter2/~hunter2-hunter2/~hunter2-hunter2/~hunter2-hunter2\"}";
     let schema = json!({"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"], "additionalProperties": false});
     let told =
         |value: Value| Script::opened().expect("session/prompt").chunk(&value.to_string()).stop("end_turn");

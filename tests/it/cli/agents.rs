@@ -119,6 +119,13 @@ fn what_is_configured_of_an_agent_is_in_what_is_said_of_it() {
     let ended = here.subagents(&["providers", "--json"]).end();
     // Nobody is asked to sign in, and that it cannot is not known.
     assert_eq!(provider(&ended, "one")["works"], true, "{ended:?}");
+    // One of a name that it does not have cannot.
+    let ended = here
+        .subagents(&["providers", "--json"])
+        .env("SUBAGENTS__PROVIDERS__ONE__AUTH_METHOD", "browsr")
+        .end();
+    assert_eq!(provider(&ended, "one")["code"], "AUTH_REQUIRED", "{ended:?}");
+    let ended = here.subagents(&["providers", "--json"]).end();
     // What every delegation would say.
     let two = provider(&ended, "two");
     assert_eq!((&two["works"], &two["code"]), (&json!(false), &json!("PROVIDER_FAILED")));
@@ -347,6 +354,9 @@ fn who_is_meant_is_said_of_a_name_that_nobody_has() {
         assert_eq!(ended.code, Some(2));
         assert!(ended.err.contains(&format!("did you mean `{near}`?")), "{name}: {}", ended.err);
     }
+    let two = "[providers.my-reviewer]\nkind = \"exec\"\ncommand = [\"x\"]\n[providers.my-writer]\nkind = \"exec\"\ncommand = [\"x\"]\n";
+    let ended = subagents(["run", "-p", "my-writter", "x"]).directory(configured(two).path()).end();
+    assert!(ended.err.contains("did you mean `my-writer`?"), "{}", ended.err);
     let with = |text: &str| subagents(["run", "x"]).directory(configured(text).path()).end().err;
     let told = with("[providers.gemni]\nkind = \"acp\"\n");
     assert!(told.contains("or did you mean `gemini`, which needs none?"), "{told}");

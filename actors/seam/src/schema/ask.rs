@@ -48,7 +48,11 @@ pub struct SchemaAsk {
     limit: NonZeroU32,
     attempts: Vec<SchemaAttempt>,
     settled: bool,
+    clean: Option<Clean>,
 }
+
+/// What is done to a value before anything is made of it.
+type Clean = Box<dyn Fn(Value) -> Value + Send + Sync>;
 
 /// What becomes of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,7 +106,23 @@ impl SchemaAsk {
              after it. Only this value counts as your answer.\n\n{schema}"
         );
         let schema = schema.clone();
-        Ok(Self { schema, validator, instruction, limit: attempts, attempts: Vec::new(), settled: false })
+        Ok(Self {
+            schema,
+            validator,
+            instruction,
+            limit: attempts,
+            attempts: Vec::new(),
+            settled: false,
+            clean: None,
+        })
+    }
+
+    /// Puts each value through `clean` before it is judged, told of, or given out: what is written in JSON with escapes may be
+    /// a secret once it is read.
+    #[must_use]
+    pub fn cleaned_by(mut self, clean: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
+        self.clean = Some(Box::new(clean));
+        self
     }
 
     /// What the child is told about its answer, the schema included: for a prompt of several blocks, as one more.
@@ -127,7 +147,11 @@ impl SchemaAsk {
         if let Some(cut) = cut {
             return self.truncated(cut);
         }
-        let errors = match answer::read(answer) {
+        let read = answer::read(answer).map(|value| match &self.clean {
+            Some(clean) => clean(value),
+            None => value,
+        });
+        let errors = match read {
             Ok(value) if self.validator.is_valid(&value) => {
                 self.attempts.push(SchemaAttempt::default());
                 self.settled = true;
