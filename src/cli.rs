@@ -7,6 +7,7 @@ mod display;
 mod help;
 mod ledger;
 mod limits;
+mod mcp;
 mod output;
 mod plan;
 mod prompts;
@@ -14,6 +15,7 @@ mod providers;
 mod run;
 mod signals;
 mod tally;
+mod tree;
 mod voices;
 mod writer;
 
@@ -25,7 +27,9 @@ use std::{
     process::ExitCode,
 };
 use subagents::{
+    SubagentService,
     config::{Config, Lookup},
+    inspect::{Folder, Inspector, OpenError},
     sanitised,
 };
 
@@ -61,6 +65,14 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Lets other programs of the user look at what is done. Where that cannot be, nobody is kept from working.
+fn seen(service: &SubagentService, what: &str, tell: impl Fn(&str)) -> Option<Inspector> {
+    let failed = |error: &OpenError| {
+        tell(&format!("subagents: {}: {error}; `subagents tree` cannot show this", error.code()));
+    };
+    Inspector::open(service, what, &Folder::of_user()).inspect_err(failed).ok()
+}
+
 fn guard(scope: &str) -> ExitCode {
     match subagents::process::guard(scope, io::stdin().lock()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,6 +90,12 @@ fn go(args: Args) -> Result<u8, UsageError> {
             let config = configuration(args.config.as_deref())?;
             run::run(Plan::new(*args, &config, &|name| std::env::var_os(name), logging)?)
         }
+        Command::Mcp(args) => {
+            let config = configuration(args.config.as_deref())?;
+            mcp::serve(mcp::Plan::new(&args, &config, &|name| std::env::var_os(name))?)
+        }
+        Command::Tree(args) => tree::tell(&args),
+        Command::Kill(args) => tree::kill(&args),
         Command::Providers(args) => {
             providers::tell(&configuration(args.config.as_deref())?, args.json, !args.no_start)
                 .map_err(UsageError)

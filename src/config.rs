@@ -83,6 +83,7 @@ mod find;
 mod provider;
 mod section;
 mod size;
+mod tool;
 
 pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigFault, ConfigFaultKind, ConfigPlace};
@@ -101,6 +102,8 @@ use std::{
 use subagents_acp::{KNOWN_AGENTS, KnownAgent};
 use subagents_runtime::ServiceBuilder;
 use subagents_seam::{Deadlines, Name, bounded, sanitised};
+use subagents_tool::SubagentTool;
+use tool::ToolConfig;
 
 /// As many prompts may be under way at once.
 const MOST_JOBS: usize = 65_535;
@@ -114,6 +117,7 @@ pub struct Config {
     jobs: Option<NonZeroUsize>,
     ledger: LedgerConfig,
     providers: Vec<ProviderConfig>,
+    tools: Vec<SubagentTool>,
 }
 
 /// Whether, and where, the program keeps a [ledger](crate::process::Ledger) of the processes that it starts.
@@ -187,6 +191,11 @@ impl Config {
             for (path, entry) in providers.into_iter().flat_map(Section::into_named) {
                 config.providers.extend(ProviderConfig::read(path, entry, directory, &mut faults));
             }
+            let tools = table.section("tools", &mut faults);
+            let tools = tools.into_iter().flat_map(Section::into_named);
+            let tools: Vec<_> = tools
+                .filter_map(|(path, entry)| ToolConfig::read(path, entry, directory, &mut faults))
+                .collect();
             table.close(&mut faults);
             if let Some((at, name)) = default {
                 if let (None, Some(agent)) = (config.provider(&name), KnownAgent::named(&name)) {
@@ -197,6 +206,17 @@ impl Config {
                     faults.push(ConfigFaultKind::InvalidValue, &at, why);
                 }
                 config.default_provider = Some(name.into());
+            }
+            config.bound();
+            // An agent that is known may be a tool's provider without a table of its own.
+            let known = config.clone().with_known_agents();
+            for tool in tools {
+                config.tools.extend(tool.judge(&known, &mut faults));
+            }
+            for agent in config.tools.iter().filter_map(|tool| KnownAgent::named(tool.provider())) {
+                if config.provider(agent.name).is_none() {
+                    config.providers.push(ProviderConfig::of_known(agent));
+                }
             }
         }
         faults.into_result()?;
@@ -247,6 +267,23 @@ impl Config {
     /// The provider that is meant where none is named.
     pub fn default_provider(&self) -> Option<&ProviderConfig> {
         self.provider(self.default_provider.as_ref()?)
+    }
+
+    /// The tools for models, in the order of the file: those of `[tools]`, or without any one for each provider that could work
+    /// for a delegation in `cwd`, named `subagent_PROVIDER`. It looks a few files up and starts nothing.
+    pub fn tools(&self, cwd: &Path) -> Vec<SubagentTool> {
+        if !self.tools.is_empty() {
+            return self.tools.clone();
+        }
+        let here = self.providers.iter().filter(|provider| provider.check(cwd).is_ok());
+        let mut tools: Vec<SubagentTool> = Vec::new();
+        for provider in here {
+            // `a.b` and `a_b` are two providers.
+            let is_taken = |name: &Name| tools.iter().any(|tool| tool.name() == name);
+            let name = tool::name_of(provider.name(), &is_taken);
+            tools.push(provider.tool(name));
+        }
+        tools
     }
 
     /// The deadlines of `[defaults]`.

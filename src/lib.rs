@@ -45,10 +45,11 @@
 //! | run any program | `Exec`, behind the default feature `exec` |
 //! | run any agent that speaks the Agent Client Protocol | `Acp`, behind the feature `acp` |
 //! | take the providers from a file | `config`, behind the feature of that name |
+//! | let a model delegate | `tool`, and for any MCP host `mcp`, behind the features of these names |
 //! | write a provider | [`provider_fn`], or [`SubagentProvider`] and [`Child`] |
 //! | get a value that matches a schema of a child that answers with text | `schema::SchemaAsk`, behind the feature `schema` |
 //! | delegate from a child | [`StartContext::as_parent`], [`SubagentService::downgrade`] |
-//! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`] |
+//! | look | [`SubagentService::tree`], [`SubagentService::watch`], [`RunWatcher`]; from another program `inspect`, behind the feature of that name |
 //! | end | [`SubagentService::shutdown`], [`SubagentService::cancel`]; [what a drop means](subagents_runtime#what-a-drop-means) |
 //!
 //! This crate is the facade. The vocabulary is re-exported from `subagents-seam`, the runtime from
@@ -62,12 +63,12 @@ pub use subagents_runtime::{
 pub use subagents_seam::{
     AgentId, AgentOption, AgentOptions, BuildError, CancelCause, CancellationToken, Capabilities, Capability,
     Child, Closed, Content, ContentBlock, DeadlineKind, Deadlines, DelegateError, DeniedCall, Details,
-    Diagnostic, DisposeError, DynChild, DynProvider, Epoch, Event, FailureCode, Instant, LocalAgent,
+    Diagnostic, DisposeError, DynChild, DynProvider, DynTool, Epoch, Event, FailureCode, Instant, LocalAgent,
     MaxDepth, Name, Node, NodeChange, NodeEnd, NodeId, NodeKind, Parent, Phase, Progress, PromptKind,
     ProviderFailure, RegisterError, ResultError, RootError, RunContext, RunEndInfo, RunId, RunInfo,
     SchemaAttempt, SchemaViolation, StartContext, StartError, StartRequest, StopReason, SubagentProvider,
-    SubagentResult, Timestamp, ToolFilter, Tree, Truncation, UnsupportedSchema, Usage, Wait, Waiting,
-    bounded, provider_fn, sanitised,
+    SubagentResult, Timestamp, Tool, ToolContext, ToolDefinition, ToolError, ToolFilter, ToolOutput, Tree,
+    Truncation, UnsupportedSchema, Usage, Wait, Waiting, bounded, provider_fn, sanitised,
 };
 /// The vocabulary by subject, for what is named less often.
 pub use subagents_seam::{
@@ -92,6 +93,29 @@ pub mod acp {
         Acp, AgentInfo, AuthMethod, Decide, Decision, KNOWN_AGENTS, KnownAgent, McpServer, Permission,
         PermissionOption, PermissionRequest,
     };
+}
+
+/// The tools by which a model delegates. Behind the feature `tool`.
+#[cfg(feature = "tool")]
+pub mod tool {
+    pub use subagents_tool::{
+        DEFAULT_ANSWER_BYTES, DEFAULT_MAX_DEPTH, OUTPUT_TOOL, SubagentTool, ToolDepth, Toolbox,
+        ToolboxChanges, ToolboxError,
+    };
+}
+
+/// A running service from outside: its tree, and the end of a run. Behind the feature `inspect`.
+#[cfg(feature = "inspect")]
+pub mod inspect {
+    pub use subagents_inspect::{
+        Change, Folder, HostInfo, HostSocket, InspectError, Inspector, OpenError, Seen, Watch, hosts,
+    };
+}
+
+/// The MCP server, which offers the tools to any MCP host. Behind the feature `mcp`.
+#[cfg(feature = "mcp")]
+pub mod mcp {
+    pub use subagents_mcp::{McpError, McpServer, PATIENCE};
 }
 
 /// What the children of this process share, and the record of them that the next process finds. Behind the features `exec`

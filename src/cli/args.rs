@@ -1,6 +1,9 @@
 //! What was typed.
 
-use crate::cli::help::{EXAMPLES, PROVIDERS_DETAILS, PROVIDERS_EXAMPLES, RUN_DETAILS, RUN_EXAMPLES};
+use crate::cli::help::{
+    EXAMPLES, KILL_EXAMPLES, MCP_DETAILS, MCP_EXAMPLES, PROVIDERS_DETAILS, PROVIDERS_EXAMPLES, RUN_DETAILS,
+    RUN_EXAMPLES, TREE_EXAMPLES,
+};
 use clap::{
     Parser, Subcommand,
     builder::NonEmptyStringValueParser,
@@ -22,6 +25,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Run(Box<RunArgs>),
     Providers(ProvidersArgs),
+    Mcp(Box<McpArgs>),
+    Tree(TreeArgs),
+    Kill(KillArgs),
 }
 
 impl Command {
@@ -30,6 +36,9 @@ impl Command {
         match self {
             Self::Run(_) => "subagents run --help",
             Self::Providers(_) => "subagents providers --help",
+            Self::Mcp(_) => "subagents mcp --help",
+            Self::Tree(_) => "subagents tree --help",
+            Self::Kill(_) => "subagents kill --help",
         }
     }
 }
@@ -174,6 +183,83 @@ pub(crate) struct ProvidersArgs {
     /// Read this configuration, and look for no other
     #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// Serve an MCP host: its model delegates to any provider, by tools.
+///
+/// A host (Claude Code, Codex, Gemini CLI, opencode, an editor) starts this and speaks the Model Context Protocol with it over
+/// stdin and stdout. It offers the tools of the configuration's [tools], or without any one for each provider that can work
+/// here. It ends when its stdin does, and with it whatever it has started.
+#[derive(Debug, clap::Args)]
+#[command(after_help = MCP_EXAMPLES, after_long_help = MCP_DETAILS)]
+pub(crate) struct McpArgs {
+    /// Offer one tool, for this provider alone, named `subagent`
+    ///
+    /// May be given several times: then they are named `subagent_NAME`.
+    #[arg(short, long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) provider: Vec<String>,
+
+    /// Read this configuration, and look for no other
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The working directory of the children [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// How many children work at once; further calls wait [default: `jobs` of the configuration, or 16]
+    #[arg(short, long, value_name = "JOBS", value_parser = value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+
+    /// How long each child may work, like `30s` or `1h30m` [default: as configured, or no limit]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// What an agent that asks for a permission is told [default: as configured, or `reject`]
+    ///
+    /// Nobody is there to ask: `reject` refuses each tool that an agent asks for, `allow` allows each. What was refused is told
+    /// in the answer.
+    #[arg(long, value_name = "reject|allow", value_parser = Policy::from_str)]
+    pub(crate) permission: Option<Policy>,
+}
+
+/// Show what runs: the trees of all programs of this user that delegate.
+///
+/// `subagents run` and `subagents mcp` are seen while they run, and any program that opens the same socket. Of each run there
+/// is its provider, its label, the end of its id, what it waits for and since when; never a prompt or an answer. Looking
+/// changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TREE_EXAMPLES)]
+pub(crate) struct TreeArgs {
+    /// Show this process alone
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+
+    /// Look again and again, until Ctrl-C
+    ///
+    /// On a terminal it is drawn in place; elsewhere it is printed where it changed.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+
+    /// Print one line of JSON per program
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// End one run of any program of this user, and wait for it to be gone.
+///
+/// It is cancelled as its own caller would: it may give what it has so far, and its processes are ended. The exit code is 0
+/// where it is gone, 1 where it is not, or where there is none.
+#[derive(Debug, clap::Args)]
+#[command(after_help = KILL_EXAMPLES)]
+pub(crate) struct KillArgs {
+    /// Its id, or the end of it, as `subagents tree` shows it
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// Look for it in this process alone
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -6,6 +6,8 @@ Examples:
   subagents run -p gemini 'Say hello'
   subagents run --each prompts.txt -j 8 --json -- agent --print {} > out.jsonl
   subagents providers
+  subagents mcp
+  subagents tree --watch
   subagents run --help";
 
 macro_rules! run_examples {
@@ -116,6 +118,64 @@ Environment:
   Variables whose names hold KEY, PASSWORD, SECRET or TOKEN do not reach the
   children, but for those that --pass-env, or `pass_env` of a provider, names."
 );
+
+macro_rules! mcp_examples {
+    () => {
+        "\
+Examples:
+  claude mcp add subagents -- subagents mcp
+  codex mcp add subagents -- subagents mcp
+  gemini mcp add subagents subagents mcp
+  subagents mcp -p codex-acp --permission allow --timeout 30m"
+    };
+}
+
+pub(crate) const MCP_EXAMPLES: &str =
+    concat!(mcp_examples!(), "\n\nSee --help for the tools, the configuration and the exit codes.");
+
+pub(crate) const MCP_DETAILS: &str = concat!(
+    mcp_examples!(),
+    "
+
+Hosts:
+  Each host starts this in the directory that it works in. For opencode, in
+  opencode.json:
+    \"mcp\": {\"subagents\": {\"type\": \"local\",
+                            \"command\": [\"subagents\", \"mcp\"]}}
+  For any other host: a server that is started by the command `subagents mcp`
+  and speaks over stdio.
+
+Tools:
+  subagent_NAME delegates one task to the provider NAME and returns its
+  answer; calls run at once. subagent_output reads on in a long answer. Which
+  there are, and what each does:
+    [tools.research]
+    provider = \"gemini\"
+    max_depth = 2        # or \"provider-managed\"
+                         # also description, persona, model, schema, allow,
+                         # deny, max_answer, and the three timeouts
+  With a table like that there are no others.
+
+Exit codes:
+  0    the host went, and nothing is left
+  1    the host did not speak the protocol, or something may be left
+  2    usage or configuration
+  129, 130, 143    ended by SIGHUP, Ctrl-C, SIGTERM
+
+Environment:
+  As of `subagents run`. A host that is a child of subagents itself begins at
+  the depth that SUBAGENTS_DEPTH says."
+);
+
+pub(crate) const TREE_EXAMPLES: &str = "\
+Examples:
+  subagents tree --watch
+  subagents tree --pid 4711
+  subagents tree --json | jq '.tree.nodes[] | select(.kind == \"run\")'";
+
+pub(crate) const KILL_EXAMPLES: &str = "\
+Examples:
+  subagents kill 37486a1f";
 
 macro_rules! providers_examples {
     () => {

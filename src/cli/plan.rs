@@ -73,7 +73,7 @@ pub(crate) enum Show {
 /// How many prompts are under way at once where nothing else was said.
 const JOBS: usize = 4;
 
-type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Plan {
     /// Reads a prompt from stdin where that is where it is.
@@ -190,7 +190,7 @@ fn which(config: &Config, provider: &ProviderConfig) -> String {
     format!("subagents: provider {}, of {of}", provider.name())
 }
 
-fn permission(policy: Policy) -> Permission {
+pub(super) fn permission(policy: Policy) -> Permission {
     match policy {
         Policy::Allow => Permission::Allow,
         Policy::Reject | _ => Permission::Reject,
@@ -210,7 +210,7 @@ fn configured_provider(provider: &ProviderConfig, args: &RunArgs) -> Result<DynP
     }
 }
 
-fn no_permission(why: &str) -> UsageError {
+pub(super) fn no_permission(why: &str) -> UsageError {
     UsageError(format!("--permission is for agents that ask, of kind acp, and {why}: leave it out"))
 }
 
@@ -283,7 +283,7 @@ fn source(each: Option<PathBuf>, prompt: Option<String>) -> Result<Source, Usage
     Ok(Source::One(prompt))
 }
 
-fn absolute(cwd: Option<&Path>) -> Result<PathBuf, UsageError> {
+pub(super) fn absolute(cwd: Option<&Path>) -> Result<PathBuf, UsageError> {
     let here = std::env::current_dir().map_err(|error| {
         UsageError(format!("the working directory cannot be used: {error}; give --cwd DIR"))
     });
@@ -294,7 +294,7 @@ fn absolute(cwd: Option<&Path>) -> Result<PathBuf, UsageError> {
     }
 }
 
-fn number(environment: Environment<'_>, name: &str) -> Result<Option<u32>, UsageError> {
+pub(super) fn number(environment: Environment<'_>, name: &str) -> Result<Option<u32>, UsageError> {
     let Some(value) = environment(name) else { return Ok(None) };
     let digits =
         |value: &OsStr| value.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?.parse().ok();

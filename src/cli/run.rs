@@ -18,6 +18,7 @@ use std::{
 };
 use subagents::{
     Batch, BatchItem, CancelCause, DelegateError, NodeKind, Root, ShutdownReport, SubagentService, Tree,
+    inspect::Inspector,
     process::{Host, Ledger},
 };
 use tokio::{
@@ -104,6 +105,8 @@ struct Session {
     waiting: Option<Lines>,
     signals: Signals,
     display: Display,
+    /// What other programs see it by.
+    _seen: Option<Inspector>,
     /// What all child processes share.
     host: Host,
     ledger: Option<Ledger>,
@@ -143,6 +146,11 @@ impl Session {
         let service = service.build().map_err(|error| UsageError(error.to_string()))?;
         let root = service.root(&plan.cwd).map_err(|error| UsageError(error.to_string()))?;
 
+        let seen = crate::cli::seen(&service, "subagents run", |line| {
+            if plan.watched {
+                display.note(line);
+            }
+        });
         let queue = Queue::default();
         let prompts = queue.clone();
         let deadlines = plan.limits.deadlines.clone();
@@ -193,6 +201,7 @@ impl Session {
             waiting: None,
             signals,
             display,
+            _seen: seen,
             host,
             ledger,
             tally: Tally::default(),

@@ -16,6 +16,7 @@ use subagents_exec::Exec;
 use subagents_seam::{
     Capabilities, Deadlines, DynProvider, Name, ProviderFailure, SubagentProvider, bounded, sanitised,
 };
+use subagents_tool::SubagentTool;
 
 mod acp;
 
@@ -290,6 +291,15 @@ impl ProviderConfig {
         &self.deadlines
     }
 
+    /// A tool of this name that delegates to it.
+    pub fn tool(&self, name: impl Into<Name>) -> SubagentTool {
+        let tool = SubagentTool::new(name, &self.name).deadlines(self.deadlines.clone());
+        match self.description() {
+            Some(description) => tool.description(one_line(description)),
+            None => tool,
+        }
+    }
+
     /// The provider, ready to be registered.
     pub fn provider(&self) -> DynProvider {
         match self.kind {
@@ -370,6 +380,11 @@ impl ProviderConfig {
             ProviderKind::Acp => self.to_acp().check(cwd),
         }
     }
+}
+
+/// Text that stands in a sentence.
+fn one_line(text: &str) -> String {
+    sanitised(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn words(command: &[&str]) -> Vec<String> {

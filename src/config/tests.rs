@@ -106,8 +106,8 @@ fn an_unknown_key_is_told_with_the_nearest_and_its_place() {
     for (text, expected) in [
         ("defualts = {}", "s.toml:1:1: unknown key `defualts`; did you mean `defaults`?"),
         (
-            "[tools.x]",
-            "s.toml:1:2: unknown key `tools`; known here: `default_provider`, `defaults`, `ledger`, `providers`",
+            "[hooks.x]",
+            "s.toml:1:2: unknown key `hooks`; known here: `default_provider`, `defaults`, `ledger`, `providers`, `tools`",
         ),
         (
             "[defaults]\n time-out = \"1s\"",

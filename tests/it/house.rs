@@ -119,6 +119,7 @@ fn foreign_kits_stay_in_their_own_crates() {
                 !dependency.starts_with("agent-client-protocol") || name == "subagents-acp",
                 "{name} uses {dependency}"
             );
+            assert!(dependency != "rmcp" || name == "subagents-mcp", "{name} uses rmcp");
             assert!(
                 !["clap", "indicatif"].contains(&dependency) || name == "subagents",
                 "{name} uses {dependency}"

@@ -11,6 +11,7 @@
 //! | know what went wrong | [`StartError`], [`ResultError`], [`DisposeError`], [`DelegateError`], each with a stable `code()` |
 //! | write a provider | [`SubagentProvider`], [`Child`], [`StartContext`], [`RunContext`], or [`provider_fn`] for the smallest case |
 //! | follow what happens | [`Event`], [`Node`], [`Tree`] |
+//! | write a tool that a model may call | [`Tool`], [`ToolContext`], [`ToolOutput`] |
 //! | refuse a schema early | [`schema::check`] |
 
 pub mod capabilities;
@@ -27,6 +28,7 @@ pub mod request;
 pub mod result;
 pub mod schema;
 mod text;
+pub mod tool;
 pub mod tree;
 
 pub use capabilities::{AgentOption, Capabilities, Capability, PromptKind};
@@ -48,6 +50,7 @@ pub use result::{
 };
 pub use schema::{SchemaViolation, UnsupportedSchema};
 pub use text::{bounded, sanitised};
+pub use tool::{DynTool, Tool, ToolContext, ToolDefinition, ToolError, ToolOutput};
 pub use tree::{Node, NodeEnd, NodeKind, Phase, Timestamp, Tree, Wait};
 
 /// The clock of every deadline here: tokio's, so that a test can pause it.

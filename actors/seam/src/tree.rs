@@ -399,11 +399,26 @@ impl Tree {
     pub fn drawn_with(&self, more: impl Fn(&Node) -> Option<String>) -> String {
         let mut drawn = String::new();
         // A `String` takes everything.
-        let _ = self.draw(&mut drawn, &more);
+        let _ = self.draw(&mut drawn, &more, &|_| None);
         drawn
     }
 
-    fn draw(&self, f: &mut impl fmt::Write, more: &dyn Fn(&Node) -> Option<String>) -> fmt::Result {
+    /// The tree as `Display` draws it, with a tag in brackets behind the name of each node that has one.
+    ///
+    /// A tag is made safe to show, and one line.
+    pub fn drawn_tagged(&self, tag: impl Fn(&Node) -> Option<String>) -> String {
+        let mut drawn = String::new();
+        // A `String` takes everything.
+        let _ = self.draw(&mut drawn, &|_| None, &tag);
+        drawn
+    }
+
+    fn draw(
+        &self,
+        f: &mut impl fmt::Write,
+        more: &dyn Fn(&Node) -> Option<String>,
+        tag: &dyn Fn(&Node) -> Option<String>,
+    ) -> fmt::Result {
         let known: HashSet<NodeId> = self.nodes.iter().map(|node| node.id).collect();
         let mut below: BTreeMap<Option<NodeId>, Vec<&Node>> = BTreeMap::new();
         for node in &self.nodes {
@@ -418,7 +433,7 @@ impl Tree {
             stack.push((node, String::new(), String::new()));
         }
         while let Some((node, lead, indent)) = stack.pop() {
-            writeln!(f, "{lead}{}", self.line(node))?;
+            writeln!(f, "{lead}{}", self.line(node, tag(node).as_deref()))?;
             let children = below.remove(&Some(node.id)).unwrap_or_default();
             if let Some(said) = more(node) {
                 let fork = if children.is_empty() { "└─ " } else { "├─ " };
@@ -433,7 +448,7 @@ impl Tree {
         Ok(())
     }
 
-    fn line(&self, node: &Node) -> String {
+    fn line(&self, node: &Node, tag: Option<&str>) -> String {
         let mut line = match node.kind {
             NodeKind::Service => "service".to_owned(),
             NodeKind::Parent => "parent".to_owned(),
@@ -444,6 +459,11 @@ impl Tree {
         if let Some(label) = node.label.as_deref() {
             line.push(' ');
             line.push_str(&text::bounded(&text::sanitised(label).replace(['\n', '\t'], " "), 80));
+        }
+        if let Some(tag) = tag {
+            line.push_str(" [");
+            line.push_str(&text::sanitised(tag).replace(['\n', '\t'], " "));
+            line.push(']');
         }
         if node.kind == NodeKind::Run {
             let mut fact = |text: &str| {
@@ -495,7 +515,7 @@ fn short(duration: Duration) -> String {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.draw(f, &|_| None)
+        self.draw(f, &|_| None, &|_| None)
     }
 }
 
@@ -549,6 +569,9 @@ mod tests {
             "service\n├─ wc · running\n│  ├─ a 1\n│  └─ wc · running\n│     └─ a 2\n└─ wc · running\n   └─ a 3\n"
         );
         assert_eq!(tree.drawn_with(|_| None), tree.to_string());
+        let tagged =
+            tree.drawn_tagged(|node| (node.created.as_millis() == 2).then(|| "a\u{1b}[2J\nb".to_owned()));
+        assert_eq!(tagged, "service\n├─ wc · running\n│  └─ wc [a b] · running\n└─ wc · running\n");
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn every_fault_is_told_with_its_place_and_ends_with_2() {
     let file = folder.path().join("subagents.toml");
     let file = file.display();
     let expected = format!(
-        "error: {file}:1:1: unknown key `jbos`; known here: `default_provider`, `defaults`, `ledger`, `providers`\n\
+        "error: {file}:1:1: unknown key `jbos`; known here: `default_provider`, `defaults`, `ledger`, `providers`, `tools`\n\
          error: {file}:5:1: unknown key `providers.echo.pas_env`; did you mean `pass_env`?\n\
          error: {file}:6:11: `providers.echo.timeout`: expected a duration in quotes, like \"30s\", found an integer\n"
     );

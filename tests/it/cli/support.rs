@@ -45,6 +45,8 @@ pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> R
     }
     // Whoever runs the tests may have a configuration.
     command.env("XDG_CONFIG_HOME", "/no/such/folder");
+    // Nor is what the tests start among what somebody looks at.
+    command.env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
     Run { command, mark, input: Vec::new() }
 }
 

@@ -1,0 +1,183 @@
+//! One client: what it lists and calls, below a root of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::{Either, select};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorCode, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{Peer, RoleServer, ServerHandler};
+use serde_json::Value;
+use subagents_seam::{Parent, ToolContext};
+use subagents_tool::Toolbox;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::wire;
+
+/// One client.
+pub(crate) struct Session {
+    pub(crate) toolbox: Toolbox,
+    pub(crate) parent: Parent,
+    /// Cancelled when the client is gone.
+    pub(crate) gone: CancellationToken,
+    /// Counts the calls that are not done, their teardown among them.
+    pub(crate) calls: TaskTracker,
+}
+
+impl Session {
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = self.toolbox.tool(&request.name).ok_or_else(|| self.unknown(&request.name))?;
+        let input = request.arguments.map_or(Value::Null, Value::Object);
+        // Both whoever cancels the call and whoever goes cancel the run.
+        let token = self.parent.token().child_token();
+        let _ends = Ends(token.clone());
+        let call = ToolContext::new(&self.parent, token.clone());
+        let outcome = match cx.meta.get_progress_token() {
+            None => self.until(&cx.ct, &token, tool.call(call, input)).await,
+            Some(progress) => {
+                let lines = Arc::new(Lines::default());
+                let told = lines.clone();
+                let call = call.with_progress(move |line| told.put(line));
+                let telling = std::pin::pin!(tell(&cx.peer, progress, &lines));
+                let calling = std::pin::pin!(self.until(&cx.ct, &token, tool.call(call, input)));
+                match select(calling, telling).await {
+                    Either::Left((outcome, _)) => outcome,
+                    // Nobody hears any more; the call goes on.
+                    Either::Right(((), calling)) => calling.await,
+                }
+            }
+        };
+        Ok(CallToolResponse::Complete(wire::result(outcome)))
+    }
+
+    /// Awaits the call; whoever does not want it any more has its token cancelled, and it is awaited all the same.
+    async fn until<T>(
+        &self,
+        unwanted: &CancellationToken,
+        token: &CancellationToken,
+        call: impl Future<Output = T>,
+    ) -> T {
+        let call = std::pin::pin!(call);
+        let cancelled = std::pin::pin!(async {
+            tokio::select! {
+                () = unwanted.cancelled() => {}
+                () = self.gone.cancelled() => {}
+            }
+        });
+        match select(call, cancelled).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(((), call)) => {
+                token.cancel();
+                call.await
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> ErrorData {
+        let name = subagents_seam::bounded(&subagents_seam::sanitised(name), 80);
+        let absent = self.toolbox.absent().into_iter().find(|(absent, _)| *absent == *name);
+        let why = if let Some((_, why)) = absent {
+            format!("there is no tool `{name}` now: {why}")
+        } else {
+            let tools = self.toolbox.tools();
+            let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            format!("there is no tool `{name}`; there are: {}", names.join(", "))
+        };
+        ErrorData::new(ErrorCode::INVALID_PARAMS, why, None)
+    }
+}
+
+/// Cancels when dropped: a call that is dropped in mid-way is not wanted.
+struct Ends(CancellationToken);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The latest line that was not told yet. A client that is slow misses the ones between.
+#[derive(Default)]
+struct Lines {
+    latest: Mutex<Option<String>>,
+    count: AtomicU64,
+    put: Notify,
+}
+
+impl Lines {
+    fn put(&self, line: &str) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.to_owned());
+        self.count.fetch_add(1, Relaxed);
+        self.put.notify_one();
+    }
+
+    fn take(&self) -> Option<(u64, String)> {
+        let line = self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some((self.count.load(Relaxed), line))
+    }
+}
+
+/// Tells the client what happens, until it cannot be told.
+async fn tell(peer: &Peer<RoleServer>, token: ProgressToken, lines: &Lines) {
+    loop {
+        lines.put.notified().await;
+        let Some((count, line)) = lines.take() else { continue };
+        #[expect(clippy::cast_precision_loss, reason = "one a second")]
+        let told = ProgressNotificationParam::new(token.clone(), count as f64).with_message(line);
+        if peer.notify_progress(told).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let us = Implementation::new("subagents", env!("CARGO_PKG_VERSION")).with_title("subagents");
+        ServerConfig::new(capabilities).with_server_info(us).with_instructions(self.toolbox.instructions())
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.toolbox.tools().into_iter().map(wire::tool).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let _call: TaskTrackerToken = self.calls.token();
+        self.call(request, cx).await
+    }
+
+    /// From now on the client is told when the list is another.
+    async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
+        let Some(mut changes) = self.toolbox.changes() else { return };
+        let telling = async {
+            while changes.next().await.is_some() {
+                if cx.peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _call: TaskTrackerToken = self.calls.token();
+        tokio::select! {
+            () = self.gone.cancelled() => {}
+            () = telling => {}
+        }
+    }
+}

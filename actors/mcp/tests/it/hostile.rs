@@ -1,0 +1,122 @@
+//! Clients that go, that do not read, that send what is no message.
+
+use crate::client::{Client, obedient, within};
+use serde_json::json;
+use std::time::Duration;
+use subagents_mcp::{McpError, PATIENCE};
+use tokio::time::Instant;
+
+#[tokio::test]
+async fn what_a_client_owned_is_gone_when_it_is() {
+    let provider = obedient();
+    let probe = provider.probe();
+    let mut client = Client::of(provider).await;
+    for _ in 0..5 {
+        client.call("hang").await;
+    }
+    within(async {
+        while probe.alive() < 5 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let begun = Instant::now();
+    client.go().await;
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!((probe.closes(), probe.alive()), (5, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_is_dropped_takes_its_runs_along() {
+    let provider = obedient();
+    let probe = provider.probe();
+    let mut client = Client::of(provider).await;
+    client.call("hang").await;
+    within(async {
+        while probe.alive() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        client.served.abort();
+        while probe.closes() == 0 || probe.alive() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_before_it_has_said_anything_is_no_fault() {
+    Client::fresh(obedient()).go().await;
+    // Whoever asks before it has said hello is told, and may still say it.
+    let mut client = Client::fresh(obedient());
+    let id = client.ask("tools/list", json!({})).await;
+    assert!(client.answer(id).await["error"]["message"].is_string());
+    client.go().await;
+    let mut client = Client::fresh(obedient());
+    client.say(json!({"jsonrpc": "2.0", "id": 7, "result": {}})).await;
+    let served = within(&mut client.served).await.unwrap();
+    let error = served.expect_err("it did not say hello");
+    assert!(matches!(error, McpError::Handshake(_)) && error.to_string().contains("initialize"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_passed_over() {
+    let mut client = Client::of(obedient()).await;
+    for line in [
+        "",
+        "Welcome!",
+        "{",
+        "[]",
+        "17",
+        "{\"jsonrpc\":\"2.0\"}",
+        &"[".repeat(100_000),
+        &"x".repeat(17 << 20),
+    ] {
+        client.line(line).await;
+    }
+    let id = client.call("echo still here").await;
+    assert!(client.outcome(id).await.0.contains("\nstill here\n"));
+    client.go().await;
+}
+
+#[tokio::test]
+async fn more_requests_than_may_be_open_are_refused_and_a_cancel_still_comes_through() {
+    let provider = obedient();
+    let probe = provider.probe();
+    let mut client = Client::of(provider).await;
+    let mut ids = Vec::new();
+    for _ in 0..4_096 {
+        ids.push(client.call("hang").await);
+    }
+    let over = client.call("echo too many").await;
+    let refused = client.answer(over).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("4096 requests are open"), "{refused}");
+    client
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ids[0]}}))
+        .await;
+    within(async {
+        while probe.closes() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    client.go().await;
+    assert_eq!(probe.alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_given_up_with_what_it_owned() {
+    let provider = obedient();
+    let probe = provider.probe();
+    let mut client = Client::of(provider).await;
+    client.call("hang").await;
+    let begun = Instant::now();
+    // Answers of 4 KiB each, until no more fit.
+    let long = "x".repeat(4_000);
+    for _ in 0..100 {
+        client.call(&format!("echo {long}")).await;
+    }
+    within(&mut client.served).await.unwrap().unwrap();
+    assert!(begun.elapsed() >= PATIENCE, "{:?}", begun.elapsed());
+    assert_eq!(probe.alive(), 0);
+}

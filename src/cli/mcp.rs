@@ -1,0 +1,190 @@
+//! `subagents mcp`: the tools, for the model of an MCP host.
+
+use crate::cli::{
+    args::McpArgs,
+    ledger, limits,
+    plan::{self, Environment, UsageError},
+    signals::{Caught, Signals},
+};
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    time::Duration,
+};
+use subagents::{
+    DynProvider, Name, SubagentService,
+    config::{Config, LedgerConfig, Policy, ProviderConfig},
+    mcp::McpServer,
+    process::Host,
+    sanitised,
+    tool::{SubagentTool, Toolbox},
+};
+
+/// How many children work at once where nothing else was said.
+const JOBS: usize = 16;
+/// How many calls may wait for a place.
+const WAITING: usize = 4096;
+/// How long a host that goes is given for what it leaves: the grace of a cancel and a teardown.
+const GRACE: Duration = Duration::from_secs(15);
+/// How long after a second signal.
+const NO_GRACE: Duration = Duration::from_millis(20);
+const EXIT_FAILED: u8 = 1;
+
+/// Everything that is to be done, decided.
+pub(crate) struct Plan {
+    providers: Vec<(Name, DynProvider, Option<usize>)>,
+    tools: Vec<SubagentTool>,
+    /// Why there are none.
+    none: Option<String>,
+    jobs: usize,
+    deadlines: subagents::Deadlines,
+    ledger: LedgerConfig,
+    cwd: PathBuf,
+    depth: u32,
+    max_depth: Option<u32>,
+}
+
+impl Plan {
+    pub(crate) fn new(
+        args: &McpArgs,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Self, UsageError> {
+        let cwd = plan::absolute(args.cwd.as_deref())?;
+        let named = args.provider.iter().map(|name| config.select(Some(name)));
+        let named: Vec<_> = named.collect::<Result<_, _>>()?;
+        let mut tools = match &*named {
+            [] => config.tools(&cwd),
+            [one] => vec![one.tool("subagent")],
+            several => several
+                .iter()
+                .map(|provider| provider.tool(format!("subagent_{}", provider.name().replace('.', "_"))))
+                .collect(),
+        };
+        if let Some(timeout) = args.timeout {
+            tools = tools.into_iter().map(|tool| tool.timeout(timeout)).collect();
+        }
+        let asks = |tool: &SubagentTool| {
+            config.provider(tool.provider()).is_some_and(|provider| provider.acp().is_some())
+        };
+        if args.permission.is_some() && !tools.iter().any(asks) {
+            return Err(plan::no_permission("none of these providers is of it"));
+        }
+        let used = |provider: &&ProviderConfig| tools.iter().any(|tool| tool.provider() == provider.name());
+        let providers = config.providers().iter().filter(used);
+        let providers = providers.map(|provider| {
+            let name = provider.name().clone();
+            (name, ready(provider, args.permission), provider.limit())
+        });
+        let none = "no provider is configured, and no known agent is on PATH; `subagents providers` says what would help";
+        Ok(Self {
+            providers: providers.collect(),
+            none: tools.is_empty().then(|| none.to_owned()),
+            tools,
+            jobs: args.jobs.map(usize::from).or(config.jobs()).unwrap_or(JOBS),
+            deadlines: config.deadlines().clone(),
+            ledger: config.ledger().clone(),
+            cwd,
+            depth: plan::number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0),
+            max_depth: plan::number(environment, "SUBAGENTS_MAX_DEPTH")?,
+        })
+    }
+}
+
+fn ready(provider: &ProviderConfig, permission: Option<Policy>) -> DynProvider {
+    match (provider.acp(), permission) {
+        (Some(acp), Some(policy)) => acp.permission(plan::permission(policy)).into(),
+        // One that asks nobody has nothing to be told.
+        (Some(_) | None, _) => provider.provider(),
+    }
+}
+
+fn tell(line: &str) {
+    // Nobody is left to tell where it cannot be written.
+    let _ = writeln!(io::stderr(), "{}", sanitised(line));
+}
+
+/// Serves until the host goes; gives the exit code.
+///
+/// # Errors
+/// What can be known before anything starts.
+pub(crate) fn serve(plan: Plan) -> Result<u8, UsageError> {
+    limits::make_room(plan.jobs);
+    let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
+    limits::room_for_threads().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let code = runtime.block_on(served(plan));
+    // A read of stdin that nobody waits for may still block.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
+}
+
+async fn served(plan: Plan) -> Result<u8, UsageError> {
+    let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
+    let mut signals = Signals::install().map_err(failed)?;
+    let host = Host::current().map_err(failed)?;
+    // The program itself, also when its file has been replaced or removed.
+    host.set_guardian("/proc/self/exe", [crate::cli::GUARDIAN]);
+    if io::stdin().is_terminal() {
+        tell(
+            "subagents: this waits for an MCP host on stdin; see `subagents mcp --help` for the line that each host needs",
+        );
+    }
+    // What an earlier run left is ended before anything is started, and not before the host has its answer.
+    let ledger = tokio::select! {
+        ledger = ledger::open(&plan.ledger, |name| std::env::var_os(name), false, tell) => ledger?,
+        caught = signals.next() => return Ok(caught.exit_code()),
+    };
+    let mut service = SubagentService::builder()
+        .root_depth(plan.depth)
+        .overall_limit(plan.jobs)
+        .queue(WAITING)
+        .deadlines(plan.deadlines);
+    for (name, provider, limit) in plan.providers {
+        service = service.provider(&*name, provider);
+        if let Some(limit) = limit {
+            service = service.limit(&*name, limit);
+        }
+    }
+    if let Some(depth) = plan.max_depth {
+        service = service.max_depth(depth);
+    }
+    let wrong = |why: String| UsageError(why);
+    let service = service.build().map_err(|error| wrong(error.to_string()))?;
+    // Each client has a root of its own; whether it can be had is known now.
+    drop(service.root(&plan.cwd).map_err(|error| wrong(error.to_string()))?);
+    let toolbox =
+        Toolbox::new(&service, plan.tools).map_err(|error| wrong(format!("{}: {error}", error.code())))?;
+    if let Some(none) = &plan.none {
+        tell(&format!("subagents: no tool is offered: {none}"));
+    }
+    let _seen = crate::cli::seen(&service, "subagents mcp", tell);
+    let server = McpServer::new(&service, toolbox, plan.cwd);
+    let mut serving = std::pin::pin!(server.serve(tokio::io::stdin(), tokio::io::stdout()));
+    let (mut code, caught) = tokio::select! {
+        served = &mut serving => match served {
+            Ok(()) => (0, None),
+            Err(error) => {
+                tell(&format!("subagents: {error}"));
+                (EXIT_FAILED, None)
+            }
+        },
+        caught = signals.next() => (caught.exit_code(), Some(caught)),
+    };
+    if let Some(caught) = caught {
+        tell(&format!("subagents: {}: ending what is under way; once more kills", Caught::as_str(caught)));
+    }
+    let report = tokio::select! {
+        report = service.shutdown(GRACE) => report,
+        again = signals.next() => {
+            code = again.exit_code();
+            service.shutdown(NO_GRACE).await
+        }
+    };
+    for (run, what) in &report.leaked {
+        tell(&format!("subagents: run {run} may have left something behind: {what}"));
+        code = code.max(EXIT_FAILED);
+    }
+    ledger::close(ledger, tell);
+    Ok(code)
+}

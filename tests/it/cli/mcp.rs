@@ -1,0 +1,349 @@
+//! `subagents mcp`: a host that writes lines and reads lines, and the real program.
+
+use super::support::{Live, Run, Signal, configured, subagents};
+use crate::acp::Script;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
+    process::{ChildStdin, ChildStdout},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A host of the program.
+struct Host {
+    live: Live,
+    write: Option<ChildStdin>,
+    read: BufReader<ChildStdout>,
+    next: u64,
+}
+
+impl Host {
+    /// It has said hello.
+    fn of(run: Run) -> Self {
+        let mut live = run.start();
+        let (write, read) = (live.child.stdin.take(), live.child.stdout.take().expect("its stdout"));
+        let mut host = Self { live, write, read: BufReader::new(read), next: 0 };
+        let params = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+        });
+        let id = host.ask("initialize", &params);
+        assert_eq!(host.answer(id)["result"]["serverInfo"]["name"], "subagents");
+        host.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        host
+    }
+
+    fn say(&mut self, message: &Value) {
+        let write = self.write.as_mut().expect("it is open");
+        writeln!(write, "{message}").expect("it reads");
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> u64 {
+        self.next += 1;
+        let id = self.next;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    fn call(&mut self, tool: &str, prompt: &str) -> u64 {
+        let arguments = json!({"description": "a short task", "prompt": prompt});
+        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The next answer, which has to be to this request.
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let mut line = String::new();
+            self.read.read_line(&mut line).expect("it can be read");
+            let message: Value = serde_json::from_str(&line).expect("each line is a message");
+            if message["id"] == id {
+                return message;
+            }
+            assert!(message["id"].is_null(), "{message} is not the answer to {id}");
+        }
+    }
+
+    /// What the model reads, and whether it is an error.
+    fn outcome(&mut self, tool: &str, prompt: &str) -> (String, bool) {
+        let id = self.call(tool, prompt);
+        let answer = self.answer(id);
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| unreachable!("{answer}"));
+        (text.to_owned(), result["isError"] == true)
+    }
+
+    fn tools(&mut self) -> Vec<String> {
+        let id = self.ask("tools/list", &json!({}));
+        let answer = self.answer(id);
+        let tools = answer["result"]["tools"].as_array().expect("a list");
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Closes its end; gives the exit code, and what stderr had.
+    fn go(mut self) -> (Option<i32>, String) {
+        drop(self.write.take());
+        self.ended()
+    }
+
+    fn ended(self) -> (Option<i32>, String) {
+        // Its stdout is read to the end, so that nothing blocks on it.
+        let mut read = self.read;
+        let rest = thread::spawn(move || std::io::copy(&mut read, &mut std::io::sink()));
+        let ended = self.live.end();
+        rest.join().expect("it is read").expect("to its end");
+        assert_eq!(ended.left, [""; 0]);
+        (ended.code, ended.err)
+    }
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const TWO: &str = "[providers.upper]\nkind = \"exec\"\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\ndescription = \"shouts\\n at all\"\n\
+                   [providers.\"a.b\"]\nkind = \"exec\"\ncommand = [\"cat\"]\n[providers.a_b]\nkind = \"exec\"\ncommand = [\"cat\"]\n\
+                   [providers.missing]\nkind = \"exec\"\ncommand = [\"no-such-program\"]\n";
+
+#[test]
+fn each_provider_that_works_here_is_a_tool() {
+    let folder = configured(TWO);
+    let mut host = Host::of(subagents(["mcp"]).directory(folder.path()).env("PATH", "/usr/bin:/bin"));
+    assert_eq!(host.tools(), ["subagent_upper", "subagent_a_b", "subagent_a_b_2", "subagent_output"]);
+    let (text, failed) = host.outcome("subagent_upper", "hello");
+    assert!(!failed && text.contains("\nHELLO\n"), "{text}");
+    assert_eq!(host.go(), (Some(0), String::new()));
+    // By name, without the others.
+    let mut host = Host::of(subagents(["mcp", "-p", "upper"]).directory(folder.path()));
+    assert_eq!(host.tools(), ["subagent", "subagent_output"]);
+    assert_eq!(host.go().0, Some(0));
+    let mut host = Host::of(subagents(["mcp", "-p", "upper", "-p", "a.b"]).directory(folder.path()));
+    assert_eq!(host.tools(), ["subagent_upper", "subagent_a_b", "subagent_output"]);
+    assert_eq!(host.go().0, Some(0));
+}
+
+#[test]
+fn a10_with_nothing_to_delegate_to_there_is_no_tool_and_it_is_said_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut host = Host::of(subagents(["mcp"]).directory(folder.path()).env("PATH", "/no/such/folder"));
+    assert_eq!(host.tools(), [""; 0]);
+    let (code, told) = host.go();
+    assert_eq!(code, Some(0));
+    assert!(told.contains("no tool is offered") && told.contains("subagents providers"), "{told}");
+}
+
+#[test]
+fn a04_each_way_not_to_start_is_told_by_its_code_and_the_others_work() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    for (name, text, mode) in
+        [("no-mode", "#!/bin/sh\n", 0o644), ("no-interpreter", "#!/no/such/sh\n", 0o755)]
+    {
+        fs::write(path(name), text).expect("a file");
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+    let provider = |name: &str, command: &str, more: &str| {
+        format!(
+            "[providers.{name}]\nkind = \"exec\"\ncommand = [\"{command}\"]\n{more}\n[tools.{name}]\nprovider = \"{name}\"\n"
+        )
+    };
+    let text = [
+        provider("absent", "/no/such/program", ""),
+        provider("unknown", "no-such-program", ""),
+        provider("mode", &path("no-mode"), ""),
+        provider("interpreter", &path("no-interpreter"), ""),
+        provider("folder", "cat", "cwd = \"/no/such/folder\""),
+        provider("works", "cat", ""),
+    ];
+    fs::write(folder.path().join("subagents.toml"), text.concat()).expect("a file");
+    let mut host = Host::of(subagents(["mcp"]).directory(folder.path()));
+    let mut told = Vec::new();
+    for (tool, code, part) in [
+        ("absent", "PROGRAM_NOT_FOUND", "/no/such/program"),
+        ("unknown", "NOT_ON_PATH", "no-such-program"),
+        ("mode", "NOT_EXECUTABLE", "no-mode"),
+        ("interpreter", "INTERPRETER_NOT_FOUND", "/no/such/sh"),
+        ("folder", "CWD_NOT_USABLE", "/no/such/folder"),
+    ] {
+        let (text, failed) = host.outcome(tool, "x");
+        assert!(
+            failed && text.contains(&format!("was not started: {code}")) && text.contains(part),
+            "{tool}: {text}"
+        );
+        told.push(text);
+    }
+    let (text, failed) = host.outcome("works", "still");
+    assert!(!failed && text.contains("\nstill\n"), "{text}");
+    assert_eq!(host.go().0, Some(0));
+}
+
+#[test]
+fn a_tool_is_what_its_table_says() {
+    let script = Script::prompted().chunk("{\"n\": 1}").stop("end_turn");
+    let folder = configured(
+        "[providers.agent]\nkind = \"acp\"\ncommand = [\"{}/agent\"]\npersona = true\n\
+         [tools.research]\nprovider = \"agent\"\ndescription = \"looks things up\"\npersona = \"a librarian\"\n\
+         schema = \"n.json\"\nmax_depth = \"provider-managed\"\n\
+         [tools.short]\nprovider = \"agent\"\nmax_answer = 4\n",
+    );
+    let agent = folder.path().join("agent");
+    fs::write(&agent, script.program()).expect("a program");
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let schema = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+    fs::write(folder.path().join("n.json"), schema).expect("a file");
+    let mut host = Host::of(subagents(["mcp"]).directory(folder.path()));
+    assert_eq!(host.tools(), ["research", "short", "subagent_output"]);
+    let id = host.ask("tools/list", &json!({}));
+    let tools = host.answer(id)["result"]["tools"].clone();
+    assert!(tools[0]["description"].as_str().expect("a text").contains("(looks things up)"), "{tools}");
+    assert_eq!(tools[0]["outputSchema"]["properties"]["structured"]["properties"]["n"]["type"], "integer");
+    let id = host.call("research", "x");
+    assert_eq!(host.answer(id)["result"]["structuredContent"]["structured"], json!({"n": 1}));
+    let id = host.call("short", "x");
+    let answer = host.answer(id);
+    let value = &answer["result"]["structuredContent"];
+    assert_eq!(
+        (&value["output"][0]["text"], &value["rest"]),
+        (&json!("{\"n\""), &json!({"offset": 4, "totalBytes": 8}))
+    );
+    let id = host.ask(
+        "tools/call",
+        &json!({"name": "subagent_output", "arguments": {"run_id": value["runId"], "offset": 4}}),
+    );
+    let text = host.answer(id)["result"]["content"][0]["text"].as_str().expect("a text").to_owned();
+    assert!(text.contains("\n: 1}\n") && text.ends_with("That is the end of it."), "{text}");
+    assert_eq!(host.go().0, Some(0));
+}
+
+#[test]
+fn what_is_wrong_with_a_tool_is_told_with_its_place_when_it_is_loaded() {
+    let with =
+        |more: &str| format!("[providers.p]\nkind = \"exec\"\ncommand = [\"cat\"]\n[tools.t]\n{more}\n");
+    for (more, told) in [
+        ("provider = \"q\"", ":4:8: `tools.t.provider`: no provider is named `q`"),
+        ("", ":4:8: `tools.t` has no `provider`; add one"),
+        ("provider = \"p\"\nmax_depth = 2", "depth_limit"),
+        (
+            "provider = \"p\"\nmax_depth = -1",
+            ":6:13: `tools.t.max_depth`: give a whole number from 0 on, or \"provider-managed\"",
+        ),
+        ("provider = \"p\"\nmax_depth = \"deep\"", "`tools.t.max_depth`: give a whole number"),
+        ("provider = \"p\"\npersona = \"x\"", "needs `persona`, which its provider `p` cannot honour"),
+        ("provider = \"p\"\nmodel = \"x\"", "needs `agentOptions.model`"),
+        ("provider = \"p\"\nallow = []", ":4:8: `tools.t`: the tool filter of `t` is empty"),
+        ("provider = \"p\"\nallow = [\"x\"]", "needs `toolFilter`"),
+        ("provider = \"p\"\nschema = { type = \"object\" }", "needs `outputSchema`"),
+        (
+            "provider = \"p\"\nschema = \"/no/such/file\"",
+            ":6:10: `tools.t.schema`: cannot read /no/such/file",
+        ),
+        ("provider = \"p\"\nprovder = \"p\"", "unknown key `tools.t.provder`; did you mean `provider`?"),
+        ("provider = \"p\"\n[tools.t]\nprovider = \"p\"", ":6:8: duplicate key"),
+        ("provider = \"p\"\n[tools.\"a b\"]\nprovider = \"p\"", "`a b` is no name of a tool"),
+        ("provider = \"p\"\n[tools.subagent_output]\nprovider = \"p\"", "choose another name"),
+    ] {
+        let folder = configured(&with(more));
+        for command in [&["mcp"][..], &["run", "x"], &["providers"]] {
+            let ended = subagents(command).directory(folder.path()).end();
+            assert_eq!(ended.code, Some(2), "{command:?} {more}: {ended:?}");
+            assert!(
+                ended.err.contains(told) && ended.err.contains("subagents.toml"),
+                "{more}: {}",
+                ended.err
+            );
+        }
+    }
+    for (args, told) in [
+        (&["mcp", "-p", "nobody"][..], "no provider is named `nobody`"),
+        (&["mcp", "-p", "p", "--permission", "allow"], "--permission is for agents that ask"),
+        (&["mcp", "--cwd", "/no/such/folder"], "/no/such/folder cannot be used"),
+        (&["mcp", "-j", "0"], "invalid value '0'"),
+    ] {
+        let folder = configured("[providers.p]\nkind = \"exec\"\ncommand = [\"cat\"]\n");
+        let ended = subagents(args).directory(folder.path()).end();
+        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+        assert!(ended.err.contains(told), "{args:?}: {}", ended.err);
+    }
+}
+
+/// Each child has a grandchild in a session of its own.
+const FAMILY: &str = "[providers.family]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"setsid sleep 1000 & trap '' TERM; while :; do sleep 1; done\"]\n";
+
+#[test]
+fn nothing_is_left_of_a_host_that_goes_is_killed_or_is_told_to_go() {
+    for how in ["goes", "is killed", "terminates"] {
+        let folder = configured(FAMILY);
+        let mut host = Host::of(subagents(["mcp"]).directory(folder.path()));
+        for _ in 0..3 {
+            host.call("subagent_family", "x");
+        }
+        // The program, and of each child itself, its sleep and its grandchild.
+        host.live.until_alive(10);
+        let mark = host.live.mark().clone();
+        let begun = Instant::now();
+        match how {
+            "goes" => assert_eq!(host.go().0, Some(0)),
+            "is killed" => {
+                host.live.signal(Signal::KILL);
+                until("an end", || mark.alive().is_empty());
+            }
+            _ => {
+                host.live.signal(Signal::TERM);
+                let (code, told) = host.ended();
+                assert_eq!(code, Some(143));
+                assert!(told.contains("asked to terminate"), "{told}");
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{how}: {:?}", begun.elapsed());
+        assert_eq!(mark.alive(), [""; 0], "{how}");
+    }
+}
+
+#[test]
+fn n05_a_child_that_is_a_host_itself_begins_at_the_depth_of_its_environment() {
+    let folder = configured(
+        "[providers.tells]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"echo depth $SUBAGENTS_DEPTH of $SUBAGENTS_MAX_DEPTH\"]\n",
+    );
+    let run = |depth: &str| {
+        subagents(["mcp"])
+            .directory(folder.path())
+            .env("SUBAGENTS_DEPTH", depth)
+            .env("SUBAGENTS_MAX_DEPTH", "3")
+    };
+    let mut host = Host::of(run("2"));
+    let (text, failed) = host.outcome("subagent_tells", "x");
+    assert!(!failed && text.contains("\ndepth 3 of 3\n"), "{text}");
+    assert_eq!(host.go().0, Some(0));
+    // SPEC 5.4: it stays visible at the cap, and says why it does not work.
+    let mut host = Host::of(run("3"));
+    assert_eq!(host.tools(), ["subagent_tells", "subagent_output"]);
+    let (text, failed) = host.outcome("subagent_tells", "x");
+    assert!(failed && text.contains("DEPTH_EXCEEDED: depth 4 is over the limit of 3"), "{text}");
+    assert_eq!(host.go().0, Some(0));
+}
+
+#[test]
+fn more_calls_than_may_work_at_once_wait() {
+    let folder =
+        configured("[providers.slow]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"sleep 0.4; cat\"]\n");
+    let mut host = Host::of(subagents(["mcp", "-j", "2"]).directory(folder.path()));
+    let begun = Instant::now();
+    let ids: Vec<_> = (0..4).map(|n| host.call("subagent_slow", &n.to_string())).collect();
+    let mut answered = Vec::new();
+    for _ in &ids {
+        let mut line = String::new();
+        host.read.read_line(&mut line).expect("it can be read");
+        let message: Value = serde_json::from_str(&line).expect("a message");
+        assert_eq!(message["result"]["isError"], false, "{message}");
+        answered.push(message["id"].as_u64().expect("an id"));
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(800), "{:?}", begun.elapsed());
+    answered.sort_unstable();
+    assert_eq!(answered, ids);
+    assert_eq!(host.go().0, Some(0));
+}
