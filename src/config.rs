@@ -275,9 +275,13 @@ impl Config {
         if !self.tools.is_empty() {
             return self.tools.clone();
         }
-        let here = self.providers.iter().filter(|provider| provider.check(cwd).is_ok());
+        Self::tools_of(self.providers.iter().filter(|provider| provider.check(cwd).is_ok()))
+    }
+
+    /// A tool for each of these providers, named `subagent_PROVIDER`; where two would have one name, the second has a number.
+    pub fn tools_of<'a>(providers: impl IntoIterator<Item = &'a ProviderConfig>) -> Vec<SubagentTool> {
         let mut tools: Vec<SubagentTool> = Vec::new();
-        for provider in here {
+        for provider in providers {
             // `a.b` and `a_b` are two providers.
             let is_taken = |name: &Name| tools.iter().any(|tool| tool.name() == name);
             let name = tool::name_of(provider.name(), &is_taken);

@@ -56,10 +56,7 @@ impl Plan {
         let mut tools = match &*named {
             [] => config.tools(&cwd),
             [one] => vec![one.tool("subagent")],
-            several => several
-                .iter()
-                .map(|provider| provider.tool(format!("subagent_{}", provider.name().replace('.', "_"))))
-                .collect(),
+            several => Config::tools_of(several.iter().copied()),
         };
         if let Some(timeout) = args.timeout {
             tools = tools.into_iter().map(|tool| tool.timeout(timeout)).collect();

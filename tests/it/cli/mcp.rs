@@ -122,8 +122,9 @@ fn each_provider_that_works_here_is_a_tool() {
     let mut host = Host::of(subagents(["mcp", "-p", "upper"]).directory(folder.path()));
     assert_eq!(host.tools(), ["subagent", "subagent_output"]);
     assert_eq!(host.go().0, Some(0));
-    let mut host = Host::of(subagents(["mcp", "-p", "upper", "-p", "a.b"]).directory(folder.path()));
-    assert_eq!(host.tools(), ["subagent_upper", "subagent_a_b", "subagent_output"]);
+    let mut host =
+        Host::of(subagents(["mcp", "-p", "upper", "-p", "a.b", "-p", "a_b"]).directory(folder.path()));
+    assert_eq!(host.tools(), ["subagent_upper", "subagent_a_b", "subagent_a_b_2", "subagent_output"]);
     assert_eq!(host.go().0, Some(0));
 }
 
