@@ -20,8 +20,9 @@ mod voices;
 mod writer;
 
 use args::{Args, Command};
-use plan::{Plan, UsageError};
+use plan::{DEPTH, MAX_DEPTH, Plan, UsageError};
 use std::{
+    ffi::OsString,
     io::{self, Write},
     path::Path,
     process::ExitCode,
@@ -83,16 +84,23 @@ fn guard(scope: &str) -> ExitCode {
     }
 }
 
+/// Our environment. Where whoever started us has cleared it, as some MCP hosts do, an ancestor's says how deep this is.
+fn environment(name: &str) -> Option<OsString> {
+    let of_depth = name == DEPTH || name == MAX_DEPTH;
+    let cleared = of_depth && std::env::var_os(DEPTH).is_none();
+    std::env::var_os(name).or_else(|| cleared.then(|| subagents::process::inherited_variable(name))?)
+}
+
 fn go(args: Args) -> Result<u8, UsageError> {
     let logging = log_to_stderr()?;
     match args.command {
         Command::Run(args) => {
             let config = configuration(args.config.as_deref())?;
-            run::run(Plan::new(*args, &config, &|name| std::env::var_os(name), logging)?)
+            run::run(Plan::new(*args, &config, &environment, logging)?)
         }
         Command::Mcp(args) => {
             let config = configuration(args.config.as_deref())?;
-            mcp::serve(mcp::Plan::new(&args, &config, &|name| std::env::var_os(name))?)
+            mcp::serve(mcp::Plan::new(&args, &config, &environment)?)
         }
         Command::Tree(args) => tree::tell(&args),
         Command::Kill(args) => tree::kill(&args),

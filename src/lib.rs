@@ -112,9 +112,11 @@ pub mod inspect {
     };
 }
 
-/// The MCP server, which offers the tools to any MCP host. Behind the feature `mcp`.
+/// The MCP server, which offers the tools to any MCP host. Behind the feature `mcp`; over HTTP behind `mcp-http`.
 #[cfg(feature = "mcp")]
 pub mod mcp {
+    #[cfg(feature = "mcp-http")]
+    pub use subagents_mcp::{HttpToken, HttpTokenError};
     pub use subagents_mcp::{McpError, McpServer, PATIENCE};
 }
 
@@ -122,7 +124,7 @@ pub mod mcp {
 /// and `acp`.
 #[cfg(any(feature = "acp", feature = "exec"))]
 pub mod process {
-    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped, guard};
+    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped, guard, inherited_variable};
 }
 
 /// The snippets of the README compile and run.

@@ -10,7 +10,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
     value_parser,
 };
-use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use subagents::config::{Policy, parse_duration};
 
 /// Delegate work to child agents: any program, one contract.
@@ -185,11 +185,25 @@ pub(crate) struct ProvidersArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// A port, or an address of this machine's own with one.
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.parse::<u16>() {
+        Ok(port) => Some(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => match text.strip_prefix("localhost:") {
+            Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port))),
+            None => text.parse().ok(),
+        },
+    };
+    address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {
+        "give a port, or `127.0.0.1:PORT`, or `[::1]:PORT`: only this machine is served".to_owned()
+    })
+}
+
 /// Serve an MCP host: its model delegates to any provider, by tools.
 ///
 /// A host (Claude Code, Codex, Gemini CLI, opencode, an editor) starts this and speaks the Model Context Protocol with it over
 /// stdin and stdout. It offers the tools of the configuration's [tools], or without any one for each provider that can work
-/// here. It ends when its stdin does, and with it whatever it has started.
+/// here. It ends when its stdin does, and with it whatever it has started. With --http it serves over HTTP instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MCP_EXAMPLES, after_long_help = MCP_DETAILS)]
 pub(crate) struct McpArgs {
@@ -202,6 +216,15 @@ pub(crate) struct McpArgs {
     /// Read this configuration, and look for no other
     #[arg(long, value_name = "FILE", value_parser = clap::builder::PathBufValueParser::new())]
     pub(crate) config: Option<PathBuf>,
+
+    /// Serve any number of hosts over HTTP on the loopback, instead of one over stdio
+    ///
+    /// ADDRESS is a port, `127.0.0.1:PORT` or `[::1]:PORT`; without it the system chooses a port. The URL is the one line on
+    /// stdout. Whoever comes has to show a token: that of SUBAGENTS_MCP_TOKEN, in the header `Authorization: Bearer TOKEN`, or
+    /// without that variable a new one, which stands in the URL. It serves until it is told to go; a host that has calls under
+    /// way and does not listen for 30 seconds is gone.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", value_parser = parse_loopback)]
+    pub(crate) http: Option<SocketAddr>,
 
     /// The working directory of the children [default: this one]
     #[arg(long, value_name = "DIR")]
@@ -350,6 +373,24 @@ mod tests {
             helps.iter().flat_map(|help| help.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
         {
             assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_listened_to() {
+        for (text, address) in [
+            ("0", "127.0.0.1:0"),
+            ("8765", "127.0.0.1:8765"),
+            ("localhost:1", "127.0.0.1:1"),
+            ("127.0.0.2:1", "127.0.0.2:1"),
+            ("[::1]:8765", "[::1]:8765"),
+        ] {
+            assert_eq!(super::parse_loopback(text).expect(text).to_string(), address);
+        }
+        for text in
+            ["", "x", "65536", "-1", "0.0.0.0:1", "[::]:1", "192.168.0.1:80", "127.0.0.1", "localhost:x"]
+        {
+            assert!(super::parse_loopback(text).expect_err(text).contains("only this machine"), "{text}");
         }
     }
 

@@ -126,7 +126,8 @@ Examples:
   claude mcp add subagents -- subagents mcp
   codex mcp add subagents -- subagents mcp
   gemini mcp add subagents subagents mcp
-  subagents mcp -p codex-acp --permission allow --timeout 30m"
+  subagents mcp -p codex-acp --permission allow --timeout 30m
+  SUBAGENTS_MCP_TOKEN=\"$(cat token)\" subagents mcp --http 8765"
     };
 }
 
@@ -143,7 +144,9 @@ Hosts:
     \"mcp\": {\"subagents\": {\"type\": \"local\",
                             \"command\": [\"subagents\", \"mcp\"]}}
   For any other host: a server that is started by the command `subagents mcp`
-  and speaks over stdio.
+  and speaks over stdio. One that takes an address gets that of --http:
+    claude mcp add --transport http subagents http://127.0.0.1:8765/mcp \\
+      --header \"Authorization: Bearer $(cat token)\"
 
 Tools:
   subagent_NAME delegates one task to the provider NAME and returns its
@@ -164,7 +167,10 @@ Exit codes:
 
 Environment:
   As of `subagents run`. A host that is a child of subagents itself begins at
-  the depth that SUBAGENTS_DEPTH says."
+  the depth that SUBAGENTS_DEPTH says, also where it clears the environment of
+  the servers that it starts.
+  SUBAGENTS_MCP_TOKEN
+      what a host has to show to --http: 16 to 256 letters, digits or -._~"
 );
 
 pub(crate) const TREE_EXAMPLES: &str = "\

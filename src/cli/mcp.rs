@@ -1,4 +1,4 @@
-//! `subagents mcp`: the tools, for the model of an MCP host.
+//! `subagents mcp`: the tools, for the models of MCP hosts.
 
 use crate::cli::{
     args::McpArgs,
@@ -8,17 +8,19 @@ use crate::cli::{
 };
 use std::{
     io::{self, IsTerminal, Write},
+    net::SocketAddr,
     path::PathBuf,
     time::Duration,
 };
 use subagents::{
     DynProvider, Name, SubagentService,
     config::{Config, LedgerConfig, Policy, ProviderConfig},
-    mcp::McpServer,
+    mcp::{HttpToken, HttpTokenError, McpServer},
     process::Host,
     sanitised,
     tool::{SubagentTool, Toolbox},
 };
+use tokio::net::TcpListener;
 
 /// How many children work at once where nothing else was said.
 const JOBS: usize = 16;
@@ -42,6 +44,14 @@ pub(crate) struct Plan {
     cwd: PathBuf,
     depth: u32,
     max_depth: Option<u32>,
+    door: Door,
+}
+
+/// Where clients come from.
+enum Door {
+    Stdio,
+    /// From a port. Without a token of the environment's a new one is made.
+    Http(SocketAddr, Option<HttpToken>),
 }
 
 impl Plan {
@@ -82,10 +92,28 @@ impl Plan {
             deadlines: config.deadlines().clone(),
             ledger: config.ledger().clone(),
             cwd,
-            depth: plan::number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0),
-            max_depth: plan::number(environment, "SUBAGENTS_MAX_DEPTH")?,
+            depth: plan::number(environment, plan::DEPTH)?.unwrap_or(0),
+            max_depth: plan::number(environment, plan::MAX_DEPTH)?,
+            door: match args.http {
+                Some(address) => Door::Http(address, token(environment)?),
+                None => Door::Stdio,
+            },
         })
     }
+}
+
+/// The variable that the token comes from. Its name keeps it from the children.
+const TOKEN: &str = "SUBAGENTS_MCP_TOKEN";
+
+fn token(environment: Environment<'_>) -> Result<Option<HttpToken>, UsageError> {
+    let Some(value) = environment(TOKEN) else { return Ok(None) };
+    let token = value.to_str().map_or(Err(HttpTokenError), HttpToken::new);
+    // The value itself is told to nobody.
+    token.map(Some).map_err(|_| {
+        UsageError(format!(
+            "{TOKEN} is no token: it has 16 to 256 letters, digits or any of `-._~`; unset it, and one is made"
+        ))
+    })
 }
 
 fn ready(provider: &ProviderConfig, permission: Option<Policy>) -> DynProvider {
@@ -99,6 +127,24 @@ fn ready(provider: &ProviderConfig, permission: Option<Policy>) -> DynProvider {
 fn tell(line: &str) {
     // Nobody is left to tell where it cannot be written.
     let _ = writeln!(io::stderr(), "{}", sanitised(line));
+}
+
+/// Tells the address on stdout, as the only line: with the token in it where it was made here, since nobody else knows it.
+fn invite(listener: TcpListener, token: Option<HttpToken>) -> io::Result<(TcpListener, HttpToken)> {
+    let address = listener.local_addr()?;
+    let (url, how, token) = if let Some(token) = token {
+        let how = format!("the header `Authorization: Bearer` and the token of {TOKEN}");
+        (format!("http://{address}/mcp"), how, token)
+    } else {
+        let token = HttpToken::random();
+        let how = format!("the token that stands in the address; {TOKEN} sets one that stays");
+        (token.url(address), how, token)
+    };
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{url}")?;
+    stdout.flush()?;
+    tell(&format!("subagents: serving MCP over HTTP on {address} to whoever has {how}"));
+    Ok((listener, token))
 }
 
 /// Serves until the host goes; gives the exit code.
@@ -122,7 +168,17 @@ async fn served(plan: Plan) -> Result<u8, UsageError> {
     let host = Host::current().map_err(failed)?;
     // The program itself, also when its file has been replaced or removed.
     host.set_guardian("/proc/self/exe", [crate::cli::GUARDIAN]);
-    if io::stdin().is_terminal() {
+    // Who has the port is known before anything else is done.
+    let door = match plan.door {
+        Door::Stdio => None,
+        Door::Http(address, token) => {
+            let listener = TcpListener::bind(address).await;
+            let listener =
+                listener.map_err(|error| UsageError(format!("{address} cannot be listened on: {error}")))?;
+            Some((listener, token))
+        }
+    };
+    if door.is_none() && io::stdin().is_terminal() {
         tell(
             "subagents: this waits for an MCP host on stdin; see `subagents mcp --help` for the line that each host needs",
         );
@@ -157,7 +213,13 @@ async fn served(plan: Plan) -> Result<u8, UsageError> {
     }
     let _seen = crate::cli::seen(&service, "subagents mcp", tell);
     let server = McpServer::new(&service, toolbox, plan.cwd);
-    let mut serving = std::pin::pin!(server.serve(tokio::io::stdin(), tokio::io::stdout()));
+    let door = door.map(|(listener, token)| invite(listener, token)).transpose().map_err(failed)?;
+    let mut serving = std::pin::pin!(async {
+        match door {
+            None => server.serve(tokio::io::stdin(), tokio::io::stdout()).await,
+            Some((listener, token)) => match server.serve_http(listener, token).await? {},
+        }
+    });
     let (mut code, caught) = tokio::select! {
         served = &mut serving => match served {
             Ok(()) => (0, None),

@@ -73,6 +73,10 @@ pub(crate) enum Show {
 /// How many prompts are under way at once where nothing else was said.
 const JOBS: usize = 4;
 
+/// How deep this delegates already, and how deep it may.
+pub(crate) const DEPTH: &str = "SUBAGENTS_DEPTH";
+pub(crate) const MAX_DEPTH: &str = "SUBAGENTS_MAX_DEPTH";
+
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Plan {
@@ -103,8 +107,8 @@ impl Plan {
             (None, None) => 1,
             (jobs, Some(_)) => jobs.map(usize::from).or(config.jobs()).unwrap_or(JOBS),
         };
-        let depth = number(environment, "SUBAGENTS_DEPTH")?.unwrap_or(0);
-        let max_depth = number(environment, "SUBAGENTS_MAX_DEPTH")?;
+        let depth = number(environment, DEPTH)?.unwrap_or(0);
+        let max_depth = number(environment, MAX_DEPTH)?;
         let mut typed = Deadlines::new();
         (typed.total, typed.idle, typed.start) = (args.timeout, args.idle_timeout, args.start_timeout);
         let started = known(&args).filter(|_| args.acp);

@@ -124,8 +124,10 @@ fn foreign_kits_stay_in_their_own_crates() {
                 !["clap", "indicatif"].contains(&dependency) || name == "subagents",
                 "{name} uses {dependency}"
             );
+            assert!(dependency != "axum" || name == "subagents-testkit", "{name} uses {dependency}");
             assert!(
-                !["axum", "hyper", "hyper-util"].contains(&dependency) || name == "subagents-testkit",
+                !["hyper", "hyper-util", "http-body-util"].contains(&dependency)
+                    || ["subagents-mcp", "subagents-testkit"].contains(&name),
                 "{name} uses {dependency}"
             );
         }

@@ -22,10 +22,15 @@
 //!
 //! The protocol is that of the official crate `rmcp`, in all its versions; its types are in no signature here.
 
+mod client;
+#[cfg(feature = "http")]
+mod http;
 mod pipe;
 mod server;
 mod session;
 mod wire;
 
+#[cfg(feature = "http")]
+pub use http::{HttpToken, HttpTokenError};
 pub use pipe::PATIENCE;
 pub use server::{McpError, McpServer};

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 /// How long a client may leave a message unread before it is given up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// As many requests of a client's may be open at once; the next is refused.
-const REQUESTS: usize = 4096;
+pub(crate) const REQUESTS: usize = 4096;
 /// As many messages to it may wait; then nothing more is read of it until it has read some.
 const WRITES: usize = 1024;
 /// The longest message of a client's.
-const LONGEST_LINE: usize = 16 * 1024 * 1024;
+pub(crate) const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// The transport of one client.
 pub(crate) struct Pipe<R: AsyncRead, W: AsyncWrite> {
@@ -67,7 +67,7 @@ where
 {
     pub(crate) fn new(read: R, write: W, gone: CancellationToken) -> Self {
         Self {
-            inner: AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE),
+            inner: AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_MESSAGE),
             open: Arc::new(Semaphore::new(REQUESTS)),
             writes: Arc::default(),
             gone,
@@ -88,15 +88,16 @@ where
                 request.request.extensions_mut().insert(open);
                 return Some(message);
             }
-            let refusal = self.send(refusal(request.id.clone()));
+            let refusal = self.send(refusal(Some(request.id.clone())));
             refusal.await.ok()?;
         }
     }
 }
 
-fn refusal(id: RequestId) -> TxJsonRpcMessage<RoleServer> {
+/// The answer to one request too many.
+pub(crate) fn refusal(id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
     let text = format!("{REQUESTS} requests are open already; wait for some of their answers");
-    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), Some(id))
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), id)
 }
 
 impl<R, W> Transport<RoleServer> for Pipe<R, W>

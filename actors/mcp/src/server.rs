@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client::Client;
 use crate::pipe::Pipe;
 use crate::session::Session;
 
@@ -39,6 +40,10 @@ pub enum McpError {
         "the client did not begin with `initialize`, as the Model Context Protocol wants it: {0}; see that an MCP host starts this"
     )]
     Handshake(Box<str>),
+    /// A listener that other machines reach.
+    #[cfg(feature = "http")]
+    #[error("{0} is no address of the loopback; bind to 127.0.0.1 or [::1]")]
+    NotLoopback(std::net::SocketAddr),
     /// The service is gone.
     #[error("the service is gone; build a new one")]
     ServiceGone,
@@ -67,15 +72,10 @@ impl McpServer {
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<(), McpError> {
-        let root = self.service.upgrade().ok_or(McpError::ServiceGone)?.root(&self.cwd)?;
         let (gone, calls) = (CancellationToken::new(), TaskTracker::new());
-        let _gone = gone.clone().drop_guard();
-        let session = Session {
-            toolbox: self.toolbox.clone(),
-            parent: root.parent().clone(),
-            gone: gone.clone(),
-            calls: calls.clone(),
-        };
+        let client = Client::enter(&self.service, &self.cwd, gone.clone(), calls.clone())?;
+        let client = Leaving(Arc::new(client));
+        let session = Session { toolbox: self.toolbox.clone(), client: client.0.clone() };
         let served = async {
             let running = serve_server(session, Pipe::new(read, write, gone.clone())).await;
             match running.map_err(|error| handshake(&error))?.waiting().await {
@@ -86,16 +86,54 @@ impl McpServer {
             }
         };
         let served = served.await;
-        gone.cancel();
-        drop(root);
-        calls.close();
-        if timeout(AFTERMATH, calls.wait()).await.is_err() {
-            tracing::warn!("calls of a client that is gone do not end");
-        }
+        drop(client);
+        ended(&calls).await;
         match served {
             Err(McpError::Handshake(why)) if why.is_empty() => Ok(()),
             served => served,
         }
+    }
+
+    /// Serves whoever comes to a listener on the loopback, over the protocol's streamable HTTP, and shows the token: as
+    /// `Authorization: Bearer TOKEN` at `/mcp`, or at `/TOKEN/mcp`. A page in a browser is let in where it comes from the
+    /// loopback itself; a name that only points here is not. Each session is a client of its own, up to 256; one that has
+    /// calls under way and has not listened for 30 seconds, or has nothing under way and has not spoken for an hour, is gone,
+    /// and what it owned is ended. A break in between is none: the client comes back and hears the rest. Whoever speaks the
+    /// protocol without sessions, its version 2026-07-28, has a call cancelled by leaving.
+    ///
+    /// It ends with the service, in a second, and with an error only.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future closes the connections and cancels what the clients owned; the teardown goes on in the
+    /// background.
+    ///
+    /// # Errors
+    /// A listener on another address than the loopback; a service that is gone.
+    #[cfg(feature = "http")]
+    pub async fn serve_http(
+        &self,
+        listener: tokio::net::TcpListener,
+        token: crate::HttpToken,
+    ) -> Result<std::convert::Infallible, McpError> {
+        let ours = (self.service.clone(), self.toolbox.clone(), self.cwd.clone());
+        crate::http::serve(ours, listener, token).await
+    }
+}
+
+/// A client that leaves when this is dropped.
+struct Leaving(Arc<Client>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Waits until what clients had under way is over.
+async fn ended(calls: &TaskTracker) {
+    calls.close();
+    if timeout(AFTERMATH, calls.wait()).await.is_err() {
+        tracing::warn!("calls of a client that is gone do not end");
     }
 }
 

@@ -5,32 +5,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorCode, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, ErrorCode, ErrorData, Extensions, Implementation,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{Peer, RoleServer, ServerHandler};
 use serde_json::Value;
-use subagents_seam::{Parent, ToolContext};
+use subagents_seam::ToolContext;
 use subagents_tool::Toolbox;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::client::Client;
 use crate::wire;
 
-/// One client.
+/// One client's session.
 pub(crate) struct Session {
     pub(crate) toolbox: Toolbox,
-    pub(crate) parent: Parent,
-    /// Cancelled when the client is gone.
-    pub(crate) gone: CancellationToken,
-    /// Counts the calls that are not done, their teardown among them.
-    pub(crate) calls: TaskTracker,
+    /// Whose it is, where its messages do not carry another.
+    pub(crate) client: Arc<Client>,
 }
 
 impl Session {
+    /// Who sent it. Over HTTP a message carries its client.
+    fn client<'a>(&'a self, extensions: &'a Extensions) -> &'a Arc<Client> {
+        extensions.get::<Arc<Client>>().unwrap_or(&self.client)
+    }
+
     async fn call(
         &self,
         request: CallToolRequestParams,
@@ -38,18 +40,21 @@ impl Session {
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.toolbox.tool(&request.name).ok_or_else(|| self.unknown(&request.name))?;
         let input = request.arguments.map_or(Value::Null, Value::Object);
+        let client = self.client(&cx.extensions);
+        let _call = client.call();
         // Both whoever cancels the call and whoever goes cancel the run.
-        let token = self.parent.token().child_token();
+        let token = client.parent().token().child_token();
         let _ends = Ends(token.clone());
-        let call = ToolContext::new(&self.parent, token.clone());
+        let call = ToolContext::new(client.parent(), token.clone());
+        let unwanted = [&cx.ct, client.gone()];
         let outcome = match cx.meta.get_progress_token() {
-            None => self.until(&cx.ct, &token, tool.call(call, input)).await,
+            None => until(unwanted, &token, tool.call(call, input)).await,
             Some(progress) => {
                 let lines = Arc::new(Lines::default());
                 let told = lines.clone();
                 let call = call.with_progress(move |line| told.put(line));
                 let telling = std::pin::pin!(tell(&cx.peer, progress, &lines));
-                let calling = std::pin::pin!(self.until(&cx.ct, &token, tool.call(call, input)));
+                let calling = std::pin::pin!(until(unwanted, &token, tool.call(call, input)));
                 match select(calling, telling).await {
                     Either::Left((outcome, _)) => outcome,
                     // Nobody hears any more; the call goes on.
@@ -58,29 +63,6 @@ impl Session {
             }
         };
         Ok(CallToolResponse::Complete(wire::result(outcome)))
-    }
-
-    /// Awaits the call; whoever does not want it any more has its token cancelled, and it is awaited all the same.
-    async fn until<T>(
-        &self,
-        unwanted: &CancellationToken,
-        token: &CancellationToken,
-        call: impl Future<Output = T>,
-    ) -> T {
-        let call = std::pin::pin!(call);
-        let cancelled = std::pin::pin!(async {
-            tokio::select! {
-                () = unwanted.cancelled() => {}
-                () = self.gone.cancelled() => {}
-            }
-        });
-        match select(call, cancelled).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(((), call)) => {
-                token.cancel();
-                call.await
-            }
-        }
     }
 
     fn unknown(&self, name: &str) -> ErrorData {
@@ -94,6 +76,28 @@ impl Session {
             format!("there is no tool `{name}`; there are: {}", names.join(", "))
         };
         ErrorData::new(ErrorCode::INVALID_PARAMS, why, None)
+    }
+}
+
+/// Awaits the call; when nobody wants it any more its token is cancelled, and it is awaited all the same.
+async fn until<T>(
+    [cancelled, gone]: [&CancellationToken; 2],
+    token: &CancellationToken,
+    call: impl Future<Output = T>,
+) -> T {
+    let call = std::pin::pin!(call);
+    let unwanted = std::pin::pin!(async {
+        tokio::select! {
+            () = cancelled.cancelled() => {}
+            () = gone.cancelled() => {}
+        }
+    });
+    match select(call, unwanted).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right(((), call)) => {
+            token.cancel();
+            call.await
+        }
     }
 }
 
@@ -160,7 +164,6 @@ impl ServerHandler for Session {
         request: CallToolRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let _call: TaskTrackerToken = self.calls.token();
         self.call(request, cx).await
     }
 
@@ -174,9 +177,10 @@ impl ServerHandler for Session {
                 }
             }
         };
-        let _call: TaskTrackerToken = self.calls.token();
+        let client = self.client(&cx.extensions);
+        let _call = client.call();
         tokio::select! {
-            () = self.gone.cancelled() => {}
+            () = client.gone().cancelled() => {}
             () = telling => {}
         }
     }

@@ -87,5 +87,6 @@ pub use process::Process;
 pub use secrets::{Masker, Secrets};
 pub use stdin::Stdin;
 pub use stdout::{Lines, Stdout};
+pub use table::inherited_variable;
 pub use tail::StderrTail;
 pub use teardown::{Ladder, Stage, Teardown};

@@ -1,11 +1,12 @@
 //! `subagents mcp`: a host that writes lines and reads lines, and the real program.
 
-use super::support::{Live, Run, Signal, configured, subagents};
+use super::support::{Live, Run, Signal, configured, shell, subagents};
 use crate::acp::Script;
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     process::{ChildStdin, ChildStdout},
     thread,
@@ -326,6 +327,129 @@ fn n05_a_child_that_is_a_host_itself_begins_at_the_depth_of_its_environment() {
     let (text, failed) = host.outcome("subagent_tells", "x");
     assert!(failed && text.contains("DEPTH_EXCEEDED: depth 4 is over the limit of 3"), "{text}");
     assert_eq!(host.go().0, Some(0));
+}
+
+#[test]
+fn n05_a_host_that_clears_the_environment_does_not_begin_anew() {
+    let folder = configured(
+        "[providers.tells]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"echo depth $SUBAGENTS_DEPTH of $SUBAGENTS_MAX_DEPTH\"]\n",
+    );
+    let cleared = "env -u SUBAGENTS_DEPTH -u SUBAGENTS_MAX_DEPTH \"$0\" \"$@\" || exit";
+    let run = |depth: &str, args: &[&str]| {
+        shell(cleared, args)
+            .directory(folder.path())
+            .env("SUBAGENTS_DEPTH", depth)
+            .env("SUBAGENTS_MAX_DEPTH", "3")
+    };
+    let mut host = Host::of(run("2", &["mcp"]));
+    let (text, failed) = host.outcome("subagent_tells", "x");
+    assert!(!failed && text.contains("\ndepth 3 of 3\n"), "{text}");
+    assert_eq!(host.go().0, Some(0));
+    let ended = run("3", &["run", "-p", "tells", "x"]).end();
+    assert!(ended.code == Some(1) && ended.err.contains("DEPTH_EXCEEDED"), "{ended:?}");
+    // What is said for this one holds over what was said further out.
+    let inner = "SUBAGENTS_DEPTH=1 \"$0\" \"$@\" || exit";
+    let run = shell(inner, &["run", "-p", "tells", "x"]).directory(folder.path()).env("SUBAGENTS_DEPTH", "7");
+    assert_eq!(run.env("SUBAGENTS_MAX_DEPTH", "3").end().out, "depth 2 of 3\n");
+}
+
+/// Posts over a connection of its own; gives the status, and all of the body that comes within it.
+fn post(url: &str, headers: &str, body: &Value) -> (u16, String) {
+    let rest = url.trim().strip_prefix("http://").expect("HTTP");
+    let (address, path) = rest.split_once('/').expect("a path");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+    let body = body.to_string();
+    let head = format!(
+        "POST /{path} HTTP/1.1\r\nhost: {address}\r\naccept: application/json, text/event-stream\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, answer)
+}
+
+/// A call of the version without sessions.
+fn modern(prompt: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "subagent_upper",
+        "arguments": {"description": "a short task", "prompt": prompt},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }})
+}
+
+const MODERN: &str =
+    "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: subagent_upper\r\n";
+
+#[test]
+fn over_http_the_address_is_the_one_line_on_stdout_and_hosts_come_and_go() {
+    let folder = configured(TWO);
+    let serve = |token: Option<&str>| {
+        let run = subagents(["mcp", "--http"]).directory(folder.path());
+        let mut live = match token {
+            Some(token) => run.env("SUBAGENTS_MCP_TOKEN", token),
+            None => run,
+        }
+        .start();
+        let mut url = String::new();
+        let mut out = BufReader::new(live.child.stdout.take().expect("its stdout"));
+        out.read_line(&mut url).expect("a line");
+        (live, url.trim().to_owned(), out)
+    };
+    let gone = |live: Live, mut out: BufReader<std::process::ChildStdout>| {
+        live.signal(Signal::TERM);
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("its end");
+        let ended = live.end();
+        assert_eq!((&*rest, ended.code, ended.left), ("", Some(143), Vec::<String>::new()));
+        ended.err
+    };
+    // The token that was made is in the address.
+    let (live, url, out) = serve(None);
+    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
+    for n in 0..3 {
+        let (status, answer) = post(&url, MODERN, &modern(&format!("word {n}")));
+        assert!(status == 200 && answer.contains(&format!("WORD {n}")), "{answer}");
+    }
+    let bare = url.rsplit_once('/').and_then(|(rest, _)| rest.rsplit_once('/')).expect("a token").0;
+    assert_eq!(post(&format!("{bare}/mcp"), MODERN, &modern("x")).0, 401);
+    let told = gone(live, out);
+    assert!(told.contains("SUBAGENTS_MCP_TOKEN sets one that stays"), "{told}");
+    // One that was given is not.
+    let token = "a-token-of-my-own-0";
+    let (live, url, out) = serve(Some(token));
+    assert!(!url.contains(token), "{url}");
+    let shown = format!("{MODERN}authorization: Bearer {token}\r\n");
+    assert_eq!(post(&url, MODERN, &modern("x")).0, 401);
+    assert!(post(&url, &shown, &modern("x")).1.contains("\\nX\\n"));
+    assert!(!gone(live, out).contains(token));
+}
+
+#[test]
+fn what_is_wrong_with_http_is_told_before_anything_starts() {
+    let folder = configured(TWO);
+    let run = |args: &[&str]| subagents(args.iter().copied()).directory(folder.path());
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let ended = run(&["mcp", "--http", &address]).end();
+    assert!(
+        ended.code == Some(2) && ended.err.contains(&address) && ended.err.contains("in use"),
+        "{ended:?}"
+    );
+    let ended = run(&["mcp", "--http", "0.0.0.0:0"]).end();
+    assert!(ended.code == Some(2) && ended.err.contains("only this machine is served"), "{ended:?}");
+    let ended = run(&["mcp", "--http"]).env("SUBAGENTS_MCP_TOKEN", "hunter2").end();
+    assert!(
+        ended.code == Some(2) && ended.err.contains("16 to 256") && !ended.err.contains("hunter2"),
+        "{ended:?}"
+    );
 }
 
 #[test]

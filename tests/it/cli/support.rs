@@ -40,9 +40,11 @@ pub(crate) fn subagents<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> R
     let mut command = program(env!("CARGO_BIN_EXE_subagents"));
     // No test writes into the folder of whoever runs it.
     command.args(args).env(VARIABLE, mark.value()).env("SUBAGENTS__LEDGER", "false");
-    for name in ["SUBAGENTS_DEPTH", "SUBAGENTS_MAX_DEPTH", "SUBAGENTS_LOG"] {
+    for name in ["SUBAGENTS_MAX_DEPTH", "SUBAGENTS_MCP_TOKEN", "SUBAGENTS_LOG"] {
         command.env_remove(name);
     }
+    // Whoever runs the tests may be a child itself: this is the outermost host all the same.
+    command.env("SUBAGENTS_DEPTH", "0");
     // Whoever runs the tests may have a configuration.
     command.env("XDG_CONFIG_HOME", "/no/such/folder");
     // Nor is what the tests start among what somebody looks at.
@@ -59,7 +61,18 @@ pub(crate) fn subagents_with_files<'a>(files: usize, args: impl IntoIterator<Ite
         .arg(env!("CARGO_BIN_EXE_subagents"))
         .args(args)
         .env(VARIABLE, mark.value())
+        .env("SUBAGENTS_DEPTH", "0")
         .env("SUBAGENTS__LEDGER", "false");
+    Run { command, mark, input: Vec::new() }
+}
+
+/// A script of the shell, in which `"$0" "$@"` is `subagents` with these arguments.
+pub(crate) fn shell(script: &str, args: &[&str]) -> Run {
+    let mark = Mark::fresh();
+    let mut command = program("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_subagents")]).args(args);
+    command.env(VARIABLE, mark.value()).env("SUBAGENTS__LEDGER", "false");
+    command.env("XDG_CONFIG_HOME", "/no/such/folder").env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
     Run { command, mark, input: Vec::new() }
 }
 

@@ -11,4 +11,8 @@
 
 mod calls;
 mod client;
+#[cfg(feature = "http")]
+mod guest;
 mod hostile;
+#[cfg(feature = "http")]
+mod http;
