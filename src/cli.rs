@@ -34,8 +34,12 @@ use subagents::{
     sanitised,
 };
 
+/// Something did not go as it should.
+const EXIT_FAILED: u8 = 1;
 /// Usage or configuration.
 const EXIT_USAGE: u8 = 2;
+/// Stdout was closed: what a shell says of a program that SIGPIPE ended.
+const EXIT_CLOSED: u8 = 141;
 
 /// Not for people: what the program calls itself as, to watch over what it starts.
 const GUARDIAN: &str = "__guardian";

@@ -1,6 +1,7 @@
 //! `subagents mcp`: the tools, for the models of MCP hosts.
 
 use crate::cli::{
+    EXIT_FAILED,
     args::McpArgs,
     ledger, limits,
     plan::{self, Environment, UsageError},
@@ -30,7 +31,6 @@ const WAITING: usize = 4096;
 const GRACE: Duration = Duration::from_secs(15);
 /// How long after a second signal.
 const NO_GRACE: Duration = Duration::from_millis(20);
-const EXIT_FAILED: u8 = 1;
 
 /// Everything that is to be done, decided.
 pub(crate) struct Plan {

@@ -1,6 +1,9 @@
 //! `subagents providers`: what is configured here, and whether it can work.
 
-use crate::cli::output::{line, millis, one_line};
+use crate::cli::{
+    EXIT_CLOSED, EXIT_FAILED,
+    output::{line, millis, one_line},
+};
 use futures_util::future::join_all;
 use serde::Serialize;
 use std::{
@@ -14,10 +17,6 @@ use subagents::{
     acp::AgentInfo,
     config::{Config, FILE_NAME, Policy, ProviderConfig},
 };
-
-/// Stdout was closed: what a shell says of a program that SIGPIPE ended.
-const EXIT_CLOSED: u8 = 141;
-const EXIT_FAILED: u8 = 1;
 
 /// How to begin.
 const BEGIN: &str = "\

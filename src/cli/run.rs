@@ -1,6 +1,7 @@
 //! `subagents run`: prompts in, outcomes out, and an end on which nothing is left alive.
 
 use crate::cli::{
+    EXIT_CLOSED, EXIT_FAILED,
     display::Display,
     ledger, limits,
     output::{Aside, Lines, Style},
@@ -35,9 +36,6 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 /// How long after that somebody may still read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Stdout was closed: what a shell says of a program that SIGPIPE ended.
-const EXIT_CLOSED: u8 = 141;
-const EXIT_FAILED: u8 = 1;
 const EXIT_INPUT: u8 = 2;
 
 /// Carries the plan out; gives the exit code.

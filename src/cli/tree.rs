@@ -1,6 +1,7 @@
 //! `subagents tree` and `subagents kill`: what runs, looked at from outside.
 
 use crate::cli::{
+    EXIT_CLOSED, EXIT_FAILED,
     args::{KillArgs, TreeArgs},
     output::{line, one_line},
     plan::UsageError,
@@ -27,8 +28,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const DIGITS: usize = 8;
 /// So many have to be named at least.
 const LEAST: usize = 4;
-const EXIT_FAILED: u8 = 1;
-const EXIT_CLOSED: u8 = 141;
 
 /// Prints the trees of what runs, once or again and again; gives the exit code.
 ///

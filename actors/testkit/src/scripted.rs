@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 use subagents_runtime::WeakService;
 use subagents_seam::{
@@ -49,6 +50,25 @@ impl Scripted {
             inherits: false,
             blank: false,
         }
+    }
+
+    /// Each child does what its prompt says: `echo TEXT` is answered with the text, `hang` says `half` and comes to no end,
+    /// `fail WHY` fails with `model-error`, `panic` panics, and a number is a pause in milliseconds, answered with itself.
+    /// Anything else is answered with itself at once.
+    pub fn obedient() -> Self {
+        Self::by(|prompt| match prompt.split_once(' ').unwrap_or((prompt, "")) {
+            ("echo", text) => Script::answer(text),
+            ("hang", _) => Script::hang().say("half"),
+            ("fail", why) => Script::fail("model-error", why),
+            ("panic", _) => Script::panic("a fault"),
+            (word, _) => {
+                let answer = Script::answer(prompt);
+                match word.parse() {
+                    Ok(pause) => answer.pause(Duration::from_millis(pause)),
+                    Err(_) => answer,
+                }
+            }
+        })
     }
 
     /// Declares what it can honour. It then takes such requests; the script does not see what they ask for. Where that is

@@ -1,6 +1,6 @@
 //! What a well-behaved client sees.
 
-use crate::client::{Client, obedient, within};
+use crate::client::{Client, within};
 use serde_json::json;
 use std::time::Duration;
 use subagents_runtime::SubagentService;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 #[tokio::test]
 async fn every_version_of_the_protocol_is_spoken() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut client = Client::fresh(obedient());
+        let mut client = Client::fresh(Scripted::obedient());
         let hello = client.hello(version).await;
         assert_eq!(hello["result"]["protocolVersion"], version);
         assert_eq!(hello["result"]["capabilities"]["tools"]["listChanged"], true);
@@ -22,7 +22,7 @@ async fn every_version_of_the_protocol_is_spoken() {
         client.go().await;
     }
     // The one that is not known is answered with one that is.
-    let mut client = Client::fresh(obedient());
+    let mut client = Client::fresh(Scripted::obedient());
     let hello = client.hello("2099-01-01").await;
     assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
     client.go().await;
@@ -30,7 +30,7 @@ async fn every_version_of_the_protocol_is_spoken() {
 
 #[tokio::test]
 async fn the_version_without_a_handshake_is_spoken_too() {
-    let mut client = Client::fresh(obedient());
+    let mut client = Client::fresh(Scripted::obedient());
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -46,7 +46,7 @@ async fn the_version_without_a_handshake_is_spoken_too() {
 
 #[tokio::test]
 async fn a_call_has_a_text_and_a_value_and_a_failure_is_a_result() {
-    let mut client = Client::of(obedient()).await;
+    let mut client = Client::of(Scripted::obedient()).await;
     let id = client.ask("tools/list", json!({})).await;
     let listed = client.answer(id).await["result"]["tools"].clone();
     let names: Vec<_> =
@@ -75,7 +75,7 @@ async fn a_call_has_a_text_and_a_value_and_a_failure_is_a_result() {
 
 #[tokio::test]
 async fn spec_12_10_calls_run_at_once_and_are_answered_as_they_end() {
-    let mut client = Client::of(obedient()).await;
+    let mut client = Client::of(Scripted::obedient()).await;
     let begun = Instant::now();
     let mut ids = Vec::new();
     for ms in [500, 400, 300, 200, 100] {
@@ -93,7 +93,7 @@ async fn spec_12_10_calls_run_at_once_and_are_answered_as_they_end() {
 
 #[tokio::test]
 async fn c12_a_cancelled_call_ends_its_run_and_no_other() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let mut client = Client::of(provider).await;
     let hangs = client.call("hang").await;
@@ -156,7 +156,7 @@ async fn spec_2_4_the_client_is_told_when_the_tools_are_others() {
     let id = client.call("x").await;
     let answer = client.answer(id).await;
     assert!(answer["error"]["message"].as_str().unwrap().contains("needs the provider `late`"), "{answer}");
-    let registration = service.register("late", obedient()).unwrap();
+    let registration = service.register("late", Scripted::obedient()).unwrap();
     client.find(|message| message["method"] == "notifications/tools/list_changed").await;
     let id = client.call("echo here").await;
     assert!(client.outcome(id).await.0.contains("\nhere\n"));
@@ -167,7 +167,7 @@ async fn spec_2_4_the_client_is_told_when_the_tools_are_others() {
 
 #[tokio::test]
 async fn a_hundred_calls_at_once_are_all_answered() {
-    let mut client = Client::of(obedient()).await;
+    let mut client = Client::of(Scripted::obedient()).await;
     let mut ids = Vec::new();
     for n in 0..100 {
         ids.push(client.call(&format!("echo {n}")).await);

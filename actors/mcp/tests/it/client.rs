@@ -5,7 +5,6 @@ use std::{future::IntoFuture, time::Duration};
 use subagents_mcp::{McpError, McpServer};
 use subagents_runtime::SubagentService;
 use subagents_seam::DynProvider;
-use subagents_testkit::{Script, Scripted};
 use subagents_tool::{SubagentTool, Toolbox};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines},
@@ -115,16 +114,6 @@ impl Client {
         within(&mut self.served).await.unwrap().unwrap();
         assert!(within(self.service.shutdown(Duration::from_secs(10))).await.is_clean());
     }
-}
-
-/// A child that does what its prompt says: `echo TEXT`, `hang`, `fail WHY`, or a number of milliseconds to pause.
-pub(crate) fn obedient() -> Scripted {
-    Scripted::by(|prompt| match prompt.split_once(' ').unwrap_or((prompt, "")) {
-        ("echo", text) => Script::answer(text),
-        ("hang", _) => Script::hang().say("half"),
-        ("fail", why) => Script::fail("model-error", why),
-        (ms, _) => Script::answer(prompt).pause(Duration::from_millis(ms.parse().unwrap())),
-    })
 }
 
 pub(crate) async fn within<T>(wait: impl IntoFuture<Output = T>) -> T {

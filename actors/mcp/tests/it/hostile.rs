@@ -1,14 +1,15 @@
 //! Clients that go, that do not read, that send what is no message.
 
-use crate::client::{Client, obedient, within};
+use crate::client::{Client, within};
 use serde_json::json;
 use std::time::Duration;
 use subagents_mcp::{McpError, PATIENCE};
+use subagents_testkit::Scripted;
 use tokio::time::Instant;
 
 #[tokio::test]
 async fn what_a_client_owned_is_gone_when_it_is() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let mut client = Client::of(provider).await;
     for _ in 0..5 {
@@ -28,7 +29,7 @@ async fn what_a_client_owned_is_gone_when_it_is() {
 
 #[tokio::test]
 async fn a_server_that_is_dropped_takes_its_runs_along() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let mut client = Client::of(provider).await;
     client.call("hang").await;
@@ -46,13 +47,13 @@ async fn a_server_that_is_dropped_takes_its_runs_along() {
 
 #[tokio::test]
 async fn a_client_that_goes_before_it_has_said_anything_is_no_fault() {
-    Client::fresh(obedient()).go().await;
+    Client::fresh(Scripted::obedient()).go().await;
     // Whoever asks before it has said hello is told, and may still say it.
-    let mut client = Client::fresh(obedient());
+    let mut client = Client::fresh(Scripted::obedient());
     let id = client.ask("tools/list", json!({})).await;
     assert!(client.answer(id).await["error"]["message"].is_string());
     client.go().await;
-    let mut client = Client::fresh(obedient());
+    let mut client = Client::fresh(Scripted::obedient());
     client.say(json!({"jsonrpc": "2.0", "id": 7, "result": {}})).await;
     let served = within(&mut client.served).await.unwrap();
     let error = served.expect_err("it did not say hello");
@@ -61,7 +62,7 @@ async fn a_client_that_goes_before_it_has_said_anything_is_no_fault() {
 
 #[tokio::test]
 async fn what_is_no_message_is_passed_over() {
-    let mut client = Client::of(obedient()).await;
+    let mut client = Client::of(Scripted::obedient()).await;
     for line in [
         "",
         "Welcome!",
@@ -81,7 +82,7 @@ async fn what_is_no_message_is_passed_over() {
 
 #[tokio::test]
 async fn more_requests_than_may_be_open_are_refused_and_a_cancel_still_comes_through() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let mut client = Client::of(provider).await;
     let mut ids = Vec::new();
@@ -106,7 +107,7 @@ async fn more_requests_than_may_be_open_are_refused_and_a_cancel_still_comes_thr
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_given_up_with_what_it_owned() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let mut client = Client::of(provider).await;
     client.call("hang").await;

@@ -1,6 +1,6 @@
 //! Clients over HTTP.
 
-use crate::client::{obedient, within};
+use crate::client::within;
 use crate::guest::{Guest, Request, Server, Stream};
 use serde_json::json;
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn until(holds: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn every_version_of_the_protocol_is_spoken_over_http() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let guest = Guest::greets(&server, version).await;
         assert_eq!(guest.hello["result"]["protocolVersion"], version);
@@ -76,7 +76,7 @@ async fn every_version_of_the_protocol_is_spoken_over_http() {
 
 #[tokio::test]
 async fn whoever_does_not_show_the_token_or_comes_from_elsewhere_is_not_let_in() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     let hello = || Request::hello(&server, "2025-11-25");
     for (request, status) in [
         (hello(), 200),
@@ -112,7 +112,7 @@ async fn whoever_does_not_show_the_token_or_comes_from_elsewhere_is_not_let_in()
 
 #[tokio::test]
 async fn a_hundred_calls_of_ten_clients_run_at_once() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     let begun = Instant::now();
     let mut streams = Vec::new();
     for _ in 0..10 {
@@ -158,7 +158,7 @@ async fn a_call_that_is_cancelled_or_asks_for_progress_over_http_is_as_over_pipe
 
 #[tokio::test]
 async fn a_client_that_vanishes_in_mid_call_is_given_time_to_come_back_and_then_ended() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let server = Server::of(provider).await;
     let (stays, goes) =
@@ -180,7 +180,7 @@ async fn a_client_that_vanishes_in_mid_call_is_given_time_to_come_back_and_then_
 
 #[tokio::test]
 async fn a_client_that_comes_back_hears_the_rest() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let server = Server::of(provider).await;
     let guest = Guest::greets(&server, "2025-11-25").await;
@@ -196,7 +196,7 @@ async fn a_client_that_comes_back_hears_the_rest() {
 
 #[tokio::test]
 async fn a_call_without_a_session_is_cancelled_by_leaving() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let server = Server::of(provider).await;
     let arguments = json!({"description": "a short task", "prompt": "hang"});
@@ -215,7 +215,7 @@ async fn spec_2_4_a_client_over_http_is_told_when_the_tools_are_others() {
     let server = Server::with(service.clone(), [SubagentTool::new("subagent", "late")]).await;
     let guest = Guest::greets(&server, "2025-06-18").await;
     let mut events = guest.listen().send().await;
-    let registration = service.register("late", obedient()).unwrap();
+    let registration = service.register("late", Scripted::obedient()).unwrap();
     let told = events.message().await.unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
     assert!(guest.call("echo here").await.outcome().await.0.contains("\nhere\n"));
@@ -225,7 +225,7 @@ async fn spec_2_4_a_client_over_http_is_told_when_the_tools_are_others() {
 
 #[tokio::test]
 async fn the_session_that_has_been_idle_for_longest_makes_room() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     let mut busy = Vec::new();
     for _ in 0..2 {
         let guest = Guest::greets(&server, "2025-11-25").await;
@@ -270,7 +270,7 @@ async fn the_session_that_has_been_idle_for_longest_makes_room() {
 
 #[tokio::test]
 async fn what_is_no_request_is_answered_as_such_and_harms_nobody() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     let guest = Guest::greets(&server, "2025-11-25").await;
     let mut call = guest.call("400").await;
     for (body, statuses) in [
@@ -297,7 +297,7 @@ async fn what_is_no_request_is_answered_as_such_and_harms_nobody() {
 
 #[tokio::test]
 async fn whoever_holds_connections_and_sends_nothing_is_shown_out() {
-    let server = Server::of(obedient()).await;
+    let server = Server::of(Scripted::obedient()).await;
     let mut held = Vec::new();
     for _ in 0..1_024 {
         held.push(TcpStream::connect(server.address).await.unwrap());
@@ -321,7 +321,7 @@ async fn whoever_holds_connections_and_sends_nothing_is_shown_out() {
 
 #[tokio::test]
 async fn a_server_over_http_that_is_dropped_takes_its_runs_along_and_one_without_a_service_ends() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let server = Server::of(provider).await;
     let guest = Guest::greets(&server, "2025-11-25").await;
@@ -332,7 +332,7 @@ async fn a_server_over_http_that_is_dropped_takes_its_runs_along_and_one_without
     while stream.message().await.is_some() {}
     assert!(TcpStream::connect(server.address).await.is_err());
 
-    let Server { service, served, .. } = Server::of(obedient()).await;
+    let Server { service, served, .. } = Server::of(Scripted::obedient()).await;
     drop(service);
     let error = within(served).await.unwrap().unwrap_err();
     assert!(matches!(error, McpError::ServiceGone), "{error}");
@@ -340,7 +340,7 @@ async fn a_server_over_http_that_is_dropped_takes_its_runs_along_and_one_without
 
 #[tokio::test]
 async fn more_calls_of_one_session_than_may_be_open_are_refused() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let server = Server::of(provider).await;
     let guest = Guest::greets(&server, "2025-11-25").await;

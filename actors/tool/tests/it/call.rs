@@ -1,6 +1,6 @@
 //! One call, and many.
 
-use crate::support::{Host, asked, obedient, within};
+use crate::support::{Host, asked, within};
 use serde_json::json;
 use std::{
     sync::{Arc, Mutex},
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 #[tokio::test]
 async fn spec_12_6_a_call_starts_awaits_and_disposes() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let host = Host::of(provider);
     let output = host.call("echo three short words").await.unwrap();
@@ -37,7 +37,7 @@ async fn spec_12_6_a_call_starts_awaits_and_disposes() {
 
 #[tokio::test]
 async fn b06_a_fault_of_the_child_is_an_error_that_says_what_and_of_which_kind() {
-    let host = Host::of(obedient());
+    let host = Host::of(Scripted::obedient());
     for (prompt, parts) in [
         ("fail the model answers 529", &["failed", "model-error: the model answers 529"][..]),
         ("panic", &["failed", "a fault"]),
@@ -76,7 +76,7 @@ async fn l05_an_error_has_a_code_and_a_bounded_text_whatever_it_was() {
 
 #[tokio::test]
 async fn spec_12_10_siblings_run_in_parallel_and_commit_in_order() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let host = Host::of(provider);
     let tool = host.toolbox.tool("subagent").unwrap();
     let begun = Instant::now();
@@ -97,7 +97,7 @@ async fn spec_12_10_siblings_run_in_parallel_and_commit_in_order() {
 
 #[tokio::test]
 async fn c12_one_of_several_parallel_calls_is_cancelled_and_the_others_go_on() {
-    let host = Host::of(obedient());
+    let host = Host::of(Scripted::obedient());
     let tool = host.toolbox.tool("subagent").unwrap();
     let token = CancellationToken::new();
     let cancelled = tool.call(ToolContext::new(&host.root, token.clone()), asked("hang"));
@@ -115,7 +115,7 @@ async fn c12_one_of_several_parallel_calls_is_cancelled_and_the_others_go_on() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_is_disposed_all_the_same() {
-    let provider = obedient();
+    let provider = Scripted::obedient();
     let probe = provider.probe();
     let host = Host::of(provider);
     let tool = host.toolbox.tool("subagent").unwrap();
@@ -147,7 +147,7 @@ async fn spec_12_6_every_way_to_end_has_its_headline() {
     }
     let tool =
         SubagentTool::new("subagent", "p").deadlines(Deadlines::new().total(Duration::from_millis(100)));
-    let host = Host::with(obedient(), tool);
+    let host = Host::with(Scripted::obedient(), tool);
     let error = host.error("hang").await;
     assert!(error.starts_with("The subagent `p` ran out of time (run ") && error.contains("half"), "{error}");
     host.end().await;

@@ -1,6 +1,6 @@
 //! Which tools are here, and why not.
 
-use crate::support::{asked, obedient, within};
+use crate::support::{asked, within};
 use serde_json::json;
 use subagents_runtime::SubagentService;
 use subagents_seam::{AgentOptions, Capabilities, ToolContext, ToolFilter};
@@ -19,7 +19,7 @@ async fn spec_2_4_a_tool_is_there_while_its_provider_is_and_its_wording_follows(
     // Whoever listens first and looks then misses nothing.
     let mut changes = toolbox.changes().unwrap();
     assert_eq!(names(&toolbox), [""; 0]);
-    let registration = service.register("late", obedient()).unwrap();
+    let registration = service.register("late", Scripted::obedient()).unwrap();
     within(changes.next()).await.unwrap();
     assert_eq!(names(&toolbox), ["research", OUTPUT_TOOL]);
     assert!(toolbox.tools()[0].description.contains("knows nothing of this conversation"));
@@ -56,7 +56,7 @@ async fn a10_a_tool_that_is_absent_says_why() {
     // One that comes and cannot do what its tool is set up for is absent, never there and broken.
     let wants = SubagentTool::new("research", "p").persona("a cat");
     let toolbox = Toolbox::new(&service, [wants]).unwrap();
-    let _p = service.register("p", obedient()).unwrap();
+    let _p = service.register("p", Scripted::obedient()).unwrap();
     assert_eq!(names(&toolbox), [""; 0]);
     assert_eq!(toolbox.absent()[0].1.code(), "UNSUPPORTED_CAPABILITY");
     let here = Toolbox::new(&service, [SubagentTool::new("research", "p")]).unwrap();
@@ -67,7 +67,7 @@ async fn a10_a_tool_that_is_absent_says_why() {
 async fn spec_12_3_and_5_5_what_the_provider_cannot_do_fails_when_the_tool_is_made() {
     let able = Capabilities::NONE.with_output_schema().with_depth_limit();
     let service = SubagentService::builder()
-        .provider("p", obedient())
+        .provider("p", Scripted::obedient())
         .provider("able", Scripted::new(Script::echo()).capabilities(able))
         .build()
         .unwrap();
@@ -103,7 +103,7 @@ async fn spec_12_3_and_5_5_what_the_provider_cannot_do_fails_when_the_tool_is_ma
 
 #[tokio::test]
 async fn a_toolbox_does_not_keep_the_service() {
-    let service = SubagentService::builder().provider("p", obedient()).build().unwrap();
+    let service = SubagentService::builder().provider("p", Scripted::obedient()).build().unwrap();
     let toolbox = Toolbox::new(&service, [SubagentTool::new("t", "p")]).unwrap();
     let root = service.root(std::env::temp_dir()).unwrap();
     let held = toolbox.tool("t").unwrap();

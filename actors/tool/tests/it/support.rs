@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use std::{future::IntoFuture, time::Duration};
 use subagents_runtime::{Root, SubagentService};
 use subagents_seam::{DynProvider, ToolContext, ToolError, ToolOutput};
-use subagents_testkit::{Script, Scripted};
 use subagents_tool::{SubagentTool, Toolbox};
 
 pub(crate) struct Host {
@@ -47,17 +46,6 @@ impl Host {
     pub(crate) async fn end(self) {
         assert!(within(self.service.shutdown(Duration::from_secs(10))).await.is_clean());
     }
-}
-
-/// A child that does what its prompt says: `echo TEXT`, `hang`, `fail`, `panic`, or a number of milliseconds to pause.
-pub(crate) fn obedient() -> Scripted {
-    Scripted::by(|prompt| match prompt.split_once(' ').unwrap_or((prompt, "")) {
-        ("echo", text) => Script::answer(text),
-        ("hang", _) => Script::hang().say("half"),
-        ("fail", why) => Script::fail("model-error", why),
-        ("panic", _) => Script::panic("a fault"),
-        (ms, _) => Script::answer(prompt).pause(Duration::from_millis(ms.parse().unwrap())),
-    })
 }
 
 pub(crate) fn asked(prompt: &str) -> Value {
