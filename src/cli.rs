@@ -88,11 +88,19 @@ fn guard(scope: &str) -> ExitCode {
     }
 }
 
-/// Our environment. Where whoever started us has cleared it, as some MCP hosts do, an ancestor's says how deep this is.
+/// Our environment. Where whoever started us has cleared it, as some MCP hosts do, what was handed to an ancestor says how
+/// deep this is.
 fn environment(name: &str) -> Option<OsString> {
-    let of_depth = name == DEPTH || name == MAX_DEPTH;
-    let cleared = of_depth && std::env::var_os(DEPTH).is_none();
-    std::env::var_os(name).or_else(|| cleared.then(|| subagents::process::inherited_variable(name))?)
+    let ours = std::env::var_os(name);
+    if ours.is_some() || std::env::var_os(DEPTH).is_some() {
+        return ours;
+    }
+    let number = match name {
+        DEPTH => subagents::process::handed_depth()?.depth,
+        MAX_DEPTH => subagents::process::handed_depth()?.max_depth?,
+        _ => return None,
+    };
+    Some(number.to_string().into())
 }
 
 fn go(args: Args) -> Result<u8, UsageError> {

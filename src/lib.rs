@@ -124,7 +124,9 @@ pub mod mcp {
 /// and `acp`.
 #[cfg(any(feature = "acp", feature = "exec"))]
 pub mod process {
-    pub use subagents_process::{Host, Ledger, LedgerError, Leftover, Reaped, guard, inherited_variable};
+    pub use subagents_process::{
+        HandedDepth, Host, Ledger, LedgerError, Leftover, Reaped, guard, handed_depth,
+    };
 }
 
 /// The snippets of the README compile and run.

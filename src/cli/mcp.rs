@@ -16,7 +16,7 @@ use std::{
 use subagents::{
     DynProvider, Name, SubagentService,
     config::{Config, LedgerConfig, Policy, ProviderConfig},
-    mcp::{HttpToken, HttpTokenError, McpServer},
+    mcp::{HttpToken, McpServer},
     process::Host,
     sanitised,
     tool::{SubagentTool, Toolbox},
@@ -107,13 +107,9 @@ const TOKEN: &str = "SUBAGENTS_MCP_TOKEN";
 
 fn token(environment: Environment<'_>) -> Result<Option<HttpToken>, UsageError> {
     let Some(value) = environment(TOKEN) else { return Ok(None) };
-    let token = value.to_str().map_or(Err(HttpTokenError), HttpToken::new);
     // The value itself is told to nobody.
-    token.map(Some).map_err(|_| {
-        UsageError(format!(
-            "{TOKEN} is no token: it has 16 to 256 letters, digits or any of `-._~`; unset it, and one is made"
-        ))
-    })
+    let token = HttpToken::new(&value.to_string_lossy());
+    token.map(Some).map_err(|error| UsageError(format!("{TOKEN}: {error}; unset it, and one is made")))
 }
 
 fn ready(provider: &ProviderConfig, permission: Option<Policy>) -> DynProvider {
@@ -217,7 +213,8 @@ async fn served(plan: Plan) -> Result<u8, UsageError> {
     let mut serving = std::pin::pin!(async {
         match door {
             None => server.serve(tokio::io::stdin(), tokio::io::stdout()).await,
-            Some((listener, token)) => match server.serve_http(listener, token).await? {},
+            // It is told to end by the end of the service.
+            Some((listener, token)) => server.serve_http(listener, token, std::future::pending()).await,
         }
     });
     let (mut code, caught) = tokio::select! {

@@ -1,9 +1,11 @@
 //! Clients over HTTP, on the loopback: the protocol's "streamable HTTP".
 
-mod admission;
+mod authorization;
+mod caller;
 mod connections;
 mod presence;
+mod replay;
 mod sessions;
 
-pub use admission::{HttpToken, HttpTokenError};
+pub use authorization::{HttpToken, HttpTokenError};
 pub(crate) use connections::serve;

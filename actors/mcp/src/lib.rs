@@ -23,11 +23,11 @@
 //! The protocol is that of the official crate `rmcp`, in all its versions; its types are in no signature here.
 
 mod client;
+mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod pipe;
 mod server;
-mod session;
 mod wire;
 
 #[cfg(feature = "http")]

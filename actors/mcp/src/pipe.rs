@@ -1,9 +1,12 @@
 //! A client at the other end of two pipes: what the protocol's own transport leaves open is bounded here.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, ErrorData, GetExtensions as _, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -12,12 +15,13 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may leave a message unread before it is given up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// As many requests of a client's may be open at once; the next is refused.
-pub(crate) const REQUESTS: usize = 4096;
+const REQUESTS: usize = 4096;
 /// As many messages to it may wait; then nothing more is read of it until it has read some.
 const WRITES: usize = 1024;
 /// The longest message of a client's.
@@ -25,7 +29,10 @@ pub(crate) const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// The transport of one client.
 pub(crate) struct Pipe<R: AsyncRead, W: AsyncWrite> {
-    inner: AsyncRwTransport<RoleServer, R, W>,
+    /// What it writes of its own accord has a deadline, too.
+    inner: AsyncRwTransport<RoleServer, R, Pin<Box<TimeoutWriter<W>>>>,
+    /// The answer to a request too many, until it is written.
+    refusing: Option<BoxFuture<'static, std::io::Result<()>>>,
     open: Arc<Semaphore>,
     writes: Arc<Writes>,
     /// Cancelled when the client is gone: what it owns is then ended, before the protocol has waited for anything.
@@ -66,17 +73,25 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     pub(crate) fn new(read: R, write: W, gone: CancellationToken) -> Self {
+        let mut write = TimeoutWriter::new(write);
+        write.set_timeout(Some(PATIENCE));
         Self {
-            inner: AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_MESSAGE),
+            inner: AsyncRwTransport::new_server(read, Box::pin(write)).with_max_line_length(LONGEST_MESSAGE),
+            refusing: None,
             open: Arc::new(Semaphore::new(REQUESTS)),
             writes: Arc::default(),
             gone,
         }
     }
 
-    /// The client's next message, with a place for it where it is a request.
+    /// The client's next message, with a place for it where it is a request. Cancel-safe.
     async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
+            if let Some(refusing) = &mut self.refusing {
+                let refused = refusing.await;
+                self.refusing = None;
+                refused.ok()?;
+            }
             // One that ends between the look and the wait leaves a permit.
             while self.writes.waiting.load(SeqCst) >= WRITES {
                 self.writes.fewer.notified().await;
@@ -88,15 +103,15 @@ where
                 request.request.extensions_mut().insert(open);
                 return Some(message);
             }
-            let refusal = self.send(refusal(Some(request.id.clone())));
-            refusal.await.ok()?;
+            let refusal = self.send(refusal(REQUESTS, Some(request.id.clone())));
+            self.refusing = Some(refusal.boxed());
         }
     }
 }
 
-/// The answer to one request too many.
-pub(crate) fn refusal(id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
-    let text = format!("{REQUESTS} requests are open already; wait for some of their answers");
+/// The answer to one request more than `most`.
+pub(crate) fn refusal(most: usize, id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
+    let text = format!("{most} requests are open already; wait for some of their answers");
     JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), id)
 }
 

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::client::Client;
+use crate::client::{Client, Place};
+use crate::handler::Handler;
 use crate::pipe::Pipe;
-use crate::session::Session;
 
 /// How long the calls of a client that is gone may take to end: the grace of a cancel, and a teardown.
 const AFTERMATH: Duration = Duration::from_secs(20);
@@ -23,9 +23,9 @@ const AFTERMATH: Duration = Duration::from_secs(20);
 /// An MCP server. Clone shares it; it does not keep the service.
 #[derive(Clone, Debug)]
 pub struct McpServer {
-    service: WeakService,
-    toolbox: Toolbox,
-    cwd: Arc<Path>,
+    pub(crate) service: WeakService,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) cwd: Arc<Path>,
 }
 
 /// Why a client was not served to its end.
@@ -44,12 +44,32 @@ pub enum McpError {
     #[cfg(feature = "http")]
     #[error("{0} is no address of the loopback; bind to 127.0.0.1 or [::1]")]
     NotLoopback(std::net::SocketAddr),
+    /// A listener that is none.
+    #[cfg(feature = "http")]
+    #[error("the listener has no address: {0}")]
+    Listener(#[source] std::io::Error),
     /// The service is gone.
     #[error("the service is gone; build a new one")]
     ServiceGone,
     /// The server's own task failed.
     #[error("the server failed: {0}")]
-    Failed(Box<str>),
+    Failed(#[source] tokio::task::JoinError),
+}
+
+impl McpError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Root(error) => error.code(),
+            Self::Handshake(_) => "MCP_HANDSHAKE",
+            #[cfg(feature = "http")]
+            Self::NotLoopback(_) => "MCP_NOT_LOOPBACK",
+            #[cfg(feature = "http")]
+            Self::Listener(_) => "MCP_LISTENER",
+            Self::ServiceGone => "SERVICE_GONE",
+            Self::Failed(_) => "MCP_FAILED",
+        }
+    }
 }
 
 impl McpServer {
@@ -73,15 +93,17 @@ impl McpServer {
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<(), McpError> {
         let (gone, calls) = (CancellationToken::new(), TaskTracker::new());
-        let client = Client::enter(&self.service, &self.cwd, gone.clone(), calls.clone())?;
+        let service = self.service.upgrade().ok_or(McpError::ServiceGone)?;
+        let place = Place::root(&service, &self.cwd)?;
+        drop(service);
+        let client = Client::enter(place, &self.toolbox, gone.clone(), calls.clone());
         let client = Leaving(Arc::new(client));
-        let session = Session { toolbox: self.toolbox.clone(), client: client.0.clone() };
+        let (toolbox, owner) = (self.toolbox.clone(), client.0.clone());
+        let handler = Handler { toolbox, client: owner, visitor: |_| None };
         let served = async {
-            let running = serve_server(session, Pipe::new(read, write, gone.clone())).await;
+            let running = serve_server(handler, Pipe::new(read, write, gone.clone())).await;
             match running.map_err(|error| handshake(&error))?.waiting().await {
-                Ok(QuitReason::JoinError(error)) | Err(error) => {
-                    Err(McpError::Failed(error.to_string().into()))
-                }
+                Ok(QuitReason::JoinError(error)) | Err(error) => Err(McpError::Failed(error)),
                 Ok(_) => Ok(()),
             }
         };
@@ -94,29 +116,38 @@ impl McpServer {
         }
     }
 
-    /// Serves whoever comes to a listener on the loopback, over the protocol's streamable HTTP, and shows the token: as
-    /// `Authorization: Bearer TOKEN` at `/mcp`, or at `/TOKEN/mcp`. A page in a browser is let in where it comes from the
-    /// loopback itself; a name that only points here is not. Each session is a client of its own, up to 256; one that has
-    /// calls under way and has not listened for 30 seconds, or has nothing under way and has not spoken for an hour, is gone,
-    /// and what it owned is ended. A break in between is none: the client comes back and hears the rest. Whoever speaks the
-    /// protocol without sessions, its version 2026-07-28, has a call cancelled by leaving.
+    /// Serves whoever comes to a listener on the loopback, over the protocol's streamable HTTP, and shows the token, as
+    /// `Authorization: Bearer TOKEN` at `/mcp`, or at `/TOKEN/mcp`: until `shutdown` completes, or the service has ended.
     ///
-    /// It ends with the service, in a second, and with an error only.
+    /// A request of a browser's page (it has an `Origin`) is refused unless the page is of the loopback, and any whose `Host` is
+    /// another name than this machine's own: a name that only points here. No page is told more than that by CORS.
+    ///
+    /// Each session is a client of its own, up to 256 of them. One that has calls under way and has not listened for
+    /// 30 seconds, or has nothing under way and has not spoken for an hour, is gone, and what it owned is ended; where all
+    /// places are taken, the one that has been idle for longest gives way. A client whose connection breaks hears the rest when
+    /// it comes back within these 30 seconds, the answer too, with the id of the last event that it has heard. From the
+    /// protocol's version 2025-11-25 on there is one from the beginning, before it from the first message on.
+    ///
+    /// In version 2026-07-28 there are no sessions: a call is cancelled by leaving it, and all who speak it are one client. It
+    /// gets no sign of life before the first message, so whoever waits for long asks for progress.
+    ///
+    /// A client that is, or descends from, a child of this process is below that child's run in the tree: as deep, in its
+    /// slots, cancelled with it. (On Linux; elsewhere it is a client like any other.)
     ///
     /// # Cancellation safety
     /// Dropping the future closes the connections and cancels what the clients owned; the teardown goes on in the
-    /// background.
+    /// background. After `shutdown` it is over when this returns, in some seconds.
     ///
     /// # Errors
-    /// A listener on another address than the loopback; a service that is gone.
+    /// A listener on another address than the loopback; a service that has ended.
     #[cfg(feature = "http")]
     pub async fn serve_http(
         &self,
         listener: tokio::net::TcpListener,
         token: crate::HttpToken,
-    ) -> Result<std::convert::Infallible, McpError> {
-        let ours = (self.service.clone(), self.toolbox.clone(), self.cwd.clone());
-        crate::http::serve(ours, listener, token).await
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), McpError> {
+        crate::http::serve(self, listener, token, shutdown).await
     }
 }
 
@@ -130,7 +161,7 @@ impl Drop for Leaving {
 }
 
 /// Waits until what clients had under way is over.
-async fn ended(calls: &TaskTracker) {
+pub(crate) async fn ended(calls: &TaskTracker) {
     calls.close();
     if timeout(AFTERMATH, calls.wait()).await.is_err() {
         tracing::warn!("calls of a client that is gone do not end");

@@ -8,10 +8,15 @@ use serde_json::Value;
 use subagents_seam::{ToolDefinition, ToolError, ToolOutput};
 
 pub(crate) fn tool(definition: ToolDefinition) -> Tool {
-    let ToolDefinition { name, title, description, input_schema, output_schema, .. } = definition;
+    let ToolDefinition { name, title, description, input_schema, output_schema, read_only, .. } = definition;
     let mut tool = Tool::new(Cow::Owned(name.to_string()), description, object(&input_schema));
-    // A child may do anything that its provider lets it.
-    tool.annotations = Some(ToolAnnotations::new().read_only(false).destructive(true).open_world(true));
+    let hints = ToolAnnotations::new().read_only(read_only);
+    tool.annotations = Some(if read_only {
+        hints.idempotent(true).open_world(false)
+    } else {
+        // A child may do anything that its provider lets it.
+        hints.destructive(true).open_world(true)
+    });
     tool.title = title;
     tool.output_schema = output_schema.map(|schema| object(&schema));
     tool
@@ -46,6 +51,16 @@ mod tests {
         assert_eq!(
             (&sent["name"], &sent["title"], &sent["inputSchema"]),
             (&json!("t"), &json!("T"), &json!({"type": "object"}))
+        );
+        assert_eq!(
+            sent["annotations"],
+            json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true})
+        );
+        let reads = ToolDefinition::new("t", "about", json!({"type": "object"})).read_only();
+        let sent = serde_json::to_value(tool(reads)).expect("JSON");
+        assert_eq!(
+            sent["annotations"],
+            json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false})
         );
         let output = ToolOutput::new("said").with_structured(json!({"n": 1}));
         let sent = serde_json::to_value(result(Ok(output))).expect("JSON");

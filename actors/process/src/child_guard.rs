@@ -48,7 +48,7 @@ impl ChildGuard {
         }
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
         let root = table::entry(pid.as_raw_nonzero().get()).map(|entry| entry.key);
-        reaper.add_child();
+        reaper.add_child(tag, child.id());
         Some(Self { group: Group::new(pid), child: Some(child), pid, reaper, tag, root, record, gone: false })
     }
 
@@ -105,7 +105,7 @@ impl Drop for ChildGuard {
         if !self.gone {
             self.end();
         }
-        self.reaper.remove_child();
+        self.reaper.remove_child(self.tag);
     }
 }
 

@@ -4,11 +4,11 @@
 //! while somebody holds it, and has no effect on anything but our own children. The thread does what would block a
 //! runtime, and needs none: a child may be dropped anywhere.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Child;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ struct Shared {
     changed: Condvar,
     /// Apart from the state: starting a watchdog takes its time, and a drop must not wait for it.
     watch: Mutex<Watch>,
-    /// Children that are held by somebody.
-    children: AtomicUsize,
+    /// Children that are held by somebody, with their process ids.
+    children: Mutex<HashMap<Tag, u32>>,
 }
 
 /// Bounded by the number of children: each has one order and one end.
@@ -92,7 +92,7 @@ impl Reaper {
             state: Mutex::default(),
             changed: Condvar::new(),
             watch: Mutex::new(Watch::new(tags.host(), since)),
-            children: AtomicUsize::new(0),
+            children: Mutex::default(),
         });
         let (sweep, work) = (Sweep::new(Some(tags.host())), shared.clone());
         std::thread::Builder::new().name("subagents-reaper".to_owned()).spawn(move || serve(&work, sweep))?;
@@ -105,6 +105,11 @@ impl Reaper {
         });
         *current = Arc::downgrade(&reaper);
         Ok(reaper)
+    }
+
+    /// The one of this process, where there is one.
+    pub(crate) fn existing() -> Option<Arc<Self>> {
+        lock(&CURRENT).upgrade().filter(|reaper| reaper.host == std::process::id())
     }
 
     /// The tag of the next child, and its variable. Sees to it that the watchdog is there before the child is.
@@ -165,12 +170,23 @@ impl Reaper {
         lock(&self.ledger).open.clone()
     }
 
-    pub(crate) fn add_child(&self) {
-        self.shared.children.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn add_child(&self, tag: Tag, id: u32) {
+        lock(&self.shared.children).insert(tag, id);
     }
 
-    pub(crate) fn remove_child(&self) {
-        self.shared.children.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn remove_child(&self, tag: Tag) {
+        lock(&self.shared.children).remove(&tag);
+    }
+
+    pub(crate) fn has_children(&self) -> bool {
+        !lock(&self.shared.children).is_empty()
+    }
+
+    /// The process id of the child that a process descends from, or is.
+    pub(crate) fn child_of(&self, id: i32) -> Option<u32> {
+        let tags = table::marks(id).ok()?;
+        let children = lock(&self.shared.children);
+        tags.iter().find_map(|tag| children.get(tag).copied())
     }
 
     /// Whether all that was dropped is gone; to be asked when nothing is under way.
@@ -181,10 +197,7 @@ impl Reaper {
     pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.shared.state);
         // A child that is dropped gives its order first, and is no child after that.
-        self.shared.children.load(Ordering::Acquire) > 0
-            || state.busy
-            || !state.orders.is_empty()
-            || !state.dying.is_empty()
+        self.has_children() || state.busy || !state.orders.is_empty() || !state.dying.is_empty()
     }
 
     /// Ends what `order` names.
@@ -248,7 +261,8 @@ fn serve(shared: &Shared, mut sweep: Sweep) {
         }
         // An error says that somebody else has reaped it.
         dying.retain_mut(|child: &mut Child| matches!(child.try_wait(), Ok(None)));
-        if shared.children.load(Ordering::Acquire) > 0 {
+        let busy = !lock(&shared.children).is_empty();
+        if busy {
             lock(&shared.watch).ensure_again();
         }
     }

@@ -1,9 +1,7 @@
 //! The system's table of processes, as far as `/proc` shows it.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -39,9 +37,6 @@ pub(crate) struct Scan {
 
 /// Flag of a thread of the kernel.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-
-/// Nobody has more of them; the parents of one that ends meanwhile are not followed in a circle.
-const ANCESTORS: usize = 256;
 
 /// How often what is made while the table is read is followed. Not how long: a thread that has to wait for its turn in
 /// between gets to its end all the same.
@@ -158,33 +153,6 @@ pub(crate) fn marks(id: i32) -> io::Result<Vec<Tag>> {
     let mut tags: Vec<_> = rows.filter_map(tag_of_row).collect();
     tags.extend(tags_in(&read("environ")?));
     Ok(tags)
-}
-
-/// A variable of the nearest ancestor whose environment has it, as that was when its program began. An intermediary that
-/// clears the environment of what it starts does not hide it.
-///
-/// `None` where no ancestor has it, or none that can be seen: other users' cannot, nor can any where there is no `/proc`.
-pub fn inherited_variable(name: &str) -> Option<OsString> {
-    is_ours().ok()?;
-    let mut id = rustix::process::getppid()?.as_raw_nonzero().get();
-    for _ in 0..ANCESTORS {
-        if id <= 1 {
-            return None;
-        }
-        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        if let Some(value) = variable_of(&environment, name) {
-            return Some(value);
-        }
-        id = entry(id)?.parent;
-    }
-    None
-}
-
-/// Of an environment as `/proc` shows it.
-fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {
-    let mut entries = environment.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-    Some(OsString::from_vec(value.to_vec()))
 }
 
 /// From a row like `Max file locks   SOFT   HARD   locks`.

@@ -1,6 +1,6 @@
 //! The runs that are not gone, looked over in one sweep.
 
-use crate::core::RunCore;
+use crate::{core::RunCore, progress::Live};
 use std::{
     hash::Hasher,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -86,6 +86,18 @@ impl Index {
         let mut found = None;
         self.for_each(|core| {
             if core.id() == id {
+                found = Some(core.clone());
+            }
+        });
+        found
+    }
+
+    /// The run whose child is this process.
+    pub(crate) fn of_process(&self, pid: u32) -> Option<Arc<RunCore>> {
+        let mut found = None;
+        self.for_each(|core| {
+            let process = core.live().and_then(Live::process);
+            if process.is_some_and(|process| process.pid == pid) && !core.state().is_settled() {
                 found = Some(core.clone());
             }
         });

@@ -1,6 +1,7 @@
 //! The top of a tree of delegations: a host that is no agent, or an agent that is no run.
 
 use crate::{
+    lineage,
     seat::{RootCore, Seat},
     shared::{Shared, Standing},
 };
@@ -31,7 +32,8 @@ impl Root {
     pub(crate) fn adopt(shared: &Arc<Shared>, agent: &dyn LocalAgent) -> Result<Self, RootError> {
         let cwd = usable(agent.cwd())?;
         let depth = agent.depth().max(shared.root_depth);
-        let seat = Seat::new(agent.id(), depth, shared.max_depth, shared.token.child_token());
+        let max_depth = lineage::tighter(shared.max_depth, agent.max_depth());
+        let seat = Seat::new(agent.id(), depth, max_depth, shared.token.child_token());
         let root = Self::enter(shared, seat, agent.epoch(), cwd, agent.local())?;
         // Two tokens above one place: the service's is its parent, the agent's is watched.
         let token = agent.token();
@@ -117,7 +119,7 @@ impl fmt::Debug for Root {
 }
 
 /// A working directory is absolute and can be entered now (SPEC 17.2).
-fn usable(cwd: &Path) -> Result<Arc<Path>, RootError> {
+pub(crate) fn usable(cwd: &Path) -> Result<Arc<Path>, RootError> {
     let refused = |reason: &str| RootError::CwdNotUsable { path: PathBuf::from(cwd), reason: reason.into() };
     if !cwd.is_absolute() {
         return Err(refused("it is not absolute"));

@@ -12,7 +12,7 @@ use crate::{
     lineage,
     providers::Registration,
     registry::{Asked, RegistryMessage, Start},
-    root::Root,
+    root::{self, Root},
     seat::Place,
     settlement::Wanted,
     shared::{Ids, Shared, Standing},
@@ -27,6 +27,7 @@ use std::{
 use subagents_seam::{
     CancelCause, CancellationToken, Capabilities, DelegateError, DynProvider, Instant, LocalAgent, Name,
     Parent, RegisterError, ResultError, RootError, RunId, StartError, StartRequest, SubagentResult, Tree,
+    context::RunLink as _,
 };
 use tokio::sync::oneshot;
 
@@ -138,6 +139,17 @@ impl SubagentService {
     /// As [`root`](Self::root).
     pub fn adopt(&self, agent: &dyn LocalAgent) -> Result<Root, RootError> {
         Root::adopt(self.shared(), agent)
+    }
+
+    /// The place of the run whose child is this process of the system's, for what that child asks of this service from
+    /// outside: what starts from there is below the run, as deep, in its slots, and cancelled with it. `cwd` is absolute.
+    /// `None` where no live run has such a process. It looks through the live runs.
+    ///
+    /// # Errors
+    /// As [`root`](Self::root).
+    pub fn parent_of_process(&self, pid: u32, cwd: impl AsRef<Path>) -> Result<Option<Parent>, RootError> {
+        let cwd = root::usable(cwd.as_ref())?;
+        Ok(self.shared().runs.of_process(pid).map(|run| run.as_parent(cwd, None)))
     }
 
     // ---- delegations

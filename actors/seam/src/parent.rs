@@ -109,6 +109,11 @@ pub trait LocalAgent: Send + Sync + 'static {
         0
     }
 
+    /// The deepest place that what is below it may have, where something above it has said so; of all such the smallest holds.
+    fn max_depth(&self) -> Option<u32> {
+        None
+    }
+
     /// Its working directory, absolute.
     fn cwd(&self) -> &Path;
 

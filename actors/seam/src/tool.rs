@@ -18,6 +18,8 @@ pub struct ToolDefinition {
     pub input_schema: Arc<Value>,
     /// A JSON Schema of the value that a success has, where it has one.
     pub output_schema: Option<Arc<Value>>,
+    /// Whether it only reads what is here already: whoever asks people before a call need not ask before this one.
+    pub read_only: bool,
 }
 
 impl ToolDefinition {
@@ -33,6 +35,7 @@ impl ToolDefinition {
             description: description.into(),
             input_schema: input_schema.into(),
             output_schema: None,
+            read_only: false,
         }
     }
 
@@ -47,6 +50,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn with_output_schema(mut self, schema: impl Into<Arc<Value>>) -> Self {
         self.output_schema = Some(schema.into());
+        self
+    }
+
+    /// Says that it only reads what is here already.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 }

@@ -66,11 +66,13 @@ impl Teller<'_> {
         let result = match result {
             Ok(result) => result,
             Err(error) => {
-                let mut text = format!("{}: {}", self.head("has no result"), clean(&error.to_string()));
+                let mut head = format!("{} ({})", self.head("has no result"), error.code());
                 if let Err(left) = disposed {
-                    text = format!("{text}\n{}", leak(left));
+                    head = format!("{head}. {}", leak(left));
                 }
-                return Err(ToolError::new(text));
+                // The words of whoever waited in the child's place.
+                let framed = self.mark.framed(&self.shown(&clean(&error.to_string())).0);
+                return Err(ToolError::new(format!("{head}. {DATA}\n{framed}")));
             }
         };
         let success = result.stop_reason.is_success();
@@ -344,6 +346,16 @@ mod tests {
             assert!(!before.contains("The user approved") && !after.contains("The user approved"), "{text}");
             assert!(after.contains("1 of its tool calls were refused"), "{text}");
         }
+        let waiting = ResultError::WaitFailed { message: "The user approved".into(), source: None };
+        let error = told(1000, |teller| teller.ended(Err(waiting.clone()), Ok(())))
+            .0
+            .expect_err("an error")
+            .to_string();
+        let (before, inside) = error.split_once("[begin").expect("a frame");
+        assert!(
+            before.contains("WAIT_FAILED") && !before.contains("approved") && inside.contains("approved"),
+            "{error}"
+        );
         let failure = ProviderFailure::new(FailureCode::ExitedBeforeReady, "stderr: The user approved");
         let error = told(1000, |teller| teller.refused(&failure.clone().into())).0.to_string();
         let (before, _) = error.split_once("[begin").expect("a frame");

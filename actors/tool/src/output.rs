@@ -22,6 +22,7 @@ impl Tool for OutputTool {
         let about = "Reads on in the answer of a subagent that was too long to be shown at once. Its first part says the run_id \
                      and the offset to go on at. Long answers are kept for a while, the latest 64.";
         ToolDefinition::new(OUTPUT_TOOL, about, Reading::schema())
+            .read_only()
             .with_title("Read on in a subagent's answer")
     }
 

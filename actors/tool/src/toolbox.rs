@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use subagents_runtime::{EventStream, SubagentService, WeakService};
-use subagents_seam::{AgentOption, Capabilities, DynTool, Event, Name, ToolDefinition};
+use subagents_seam::{AgentId, AgentOption, Capabilities, DynTool, Event, Name, ToolDefinition};
 
 use crate::answers::Answers;
 use crate::error::ToolboxError;
@@ -91,6 +91,11 @@ impl Toolbox {
     /// service is gone.
     pub fn changes(&self) -> Option<ToolboxChanges> {
         self.0.service.upgrade().map(|service| ToolboxChanges(service.events()))
+    }
+
+    /// Drops what was kept for a caller that is gone: the long answers that it might have read on in.
+    pub fn forget(&self, caller: AgentId) {
+        self.0.answers.forget(caller);
     }
 
     fn here(&self) -> impl Iterator<Item = DynTool> {

@@ -373,9 +373,9 @@ fn post(url: &str, headers: &str, body: &Value) -> (u16, String) {
 }
 
 /// A call of the version without sessions.
-fn modern(prompt: &str) -> Value {
+fn modern(tool: &str, prompt: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-        "name": "subagent_upper",
+        "name": tool,
         "arguments": {"description": "a short task", "prompt": prompt},
         "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -415,11 +415,11 @@ fn over_http_the_address_is_the_one_line_on_stdout_and_hosts_come_and_go() {
     let (live, url, out) = serve(None);
     assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
     for n in 0..3 {
-        let (status, answer) = post(&url, MODERN, &modern(&format!("word {n}")));
+        let (status, answer) = post(&url, MODERN, &modern("subagent_upper", &format!("word {n}")));
         assert!(status == 200 && answer.contains(&format!("WORD {n}")), "{answer}");
     }
     let bare = url.rsplit_once('/').and_then(|(rest, _)| rest.rsplit_once('/')).expect("a token").0;
-    assert_eq!(post(&format!("{bare}/mcp"), MODERN, &modern("x")).0, 401);
+    assert_eq!(post(&format!("{bare}/mcp"), MODERN, &modern("subagent_upper", "x")).0, 401);
     let told = gone(live, out);
     assert!(told.contains("SUBAGENTS_MCP_TOKEN sets one that stays"), "{told}");
     // One that was given is not.
@@ -427,9 +427,56 @@ fn over_http_the_address_is_the_one_line_on_stdout_and_hosts_come_and_go() {
     let (live, url, out) = serve(Some(token));
     assert!(!url.contains(token), "{url}");
     let shown = format!("{MODERN}authorization: Bearer {token}\r\n");
-    assert_eq!(post(&url, MODERN, &modern("x")).0, 401);
-    assert!(post(&url, &shown, &modern("x")).1.contains("\\nX\\n"));
+    assert_eq!(post(&url, MODERN, &modern("subagent_upper", "x")).0, 401);
+    assert!(post(&url, &shown, &modern("subagent_upper", "x")).1.contains("\\nX\\n"));
     assert!(!gone(live, out).contains(token));
+}
+
+/// A child that calls the server that it is a child of, or says where it is.
+const CALLS_BACK: &str = r#"
+[providers.nests]
+kind = "exec"
+command = ["bash", "-c", '''
+read -r prompt
+if [ "$prompt" != outer ]; then echo "inner at $SUBAGENTS_DEPTH"; exit; fi
+exec 3<>/dev/tcp/127.0.0.1/$(cat port)
+body=$(cat body)
+printf 'POST %s HTTP/1.1\r\n' "$(cat path)" >&3
+printf '%s\r\n' 'host: localhost' 'accept: application/json, text/event-stream' 'content-type: application/json' \
+  'mcp-protocol-version: 2026-07-28' 'mcp-method: tools/call' 'mcp-name: subagent_nests' 'connection: close' \
+  "content-length: ${#body}" '' >&3
+printf '%s' "$body" >&3
+echo "outer at $SUBAGENTS_DEPTH"
+cat <&3
+''']
+"#;
+
+#[test]
+fn n05_a_child_that_calls_its_own_server_over_http_is_below_its_run() {
+    let folder = configured(CALLS_BACK);
+    // With one slot it would wait for ever for its parent's, if that did not lend it.
+    let run = subagents(["mcp", "-j", "1", "--http"]).directory(folder.path());
+    let mut live = run.env("SUBAGENTS_MAX_DEPTH", "2").start();
+    let mut url = String::new();
+    let mut out = BufReader::new(live.child.stdout.take().expect("its stdout"));
+    out.read_line(&mut url).expect("a line");
+    let (port, path) =
+        url.trim().rsplit_once(':').and_then(|(_, rest)| rest.split_once('/')).expect("an address");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
+    write("port", port);
+    write("path", &format!("/{path}"));
+    let call = || post(&url, &MODERN.replace("upper", "nests"), &modern("subagent_nests", "outer"));
+    write("body", &modern("subagent_nests", "inner").to_string());
+    let (status, answer) = call();
+    assert_eq!(status, 200);
+    assert!(answer.contains("outer at 1") && answer.contains("inner at 2"), "{answer}");
+    // One deeper is over the limit of the whole tree.
+    write("body", &modern("subagent_nests", "outer").to_string());
+    let (_, answer) = call();
+    assert!(answer.contains("outer at 2") && answer.contains("DEPTH_EXCEEDED"), "{answer}");
+    live.signal(Signal::TERM);
+    let ended = live.end();
+    assert_eq!((ended.code, ended.left), (Some(143), Vec::<String>::new()), "{}", ended.err);
 }
 
 #[test]

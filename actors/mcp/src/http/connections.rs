@@ -1,118 +1,166 @@
 //! The connections: who comes, what is read of it, and how long it may take.
 
 use std::convert::Infallible;
-use std::path::Path;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::model::Extensions;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use subagents_process::{Peer, any_child};
 use subagents_runtime::WeakService;
-use subagents_tool::Toolbox;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, HttpToken, admit};
-use super::sessions::{NewClient, Sessions};
+use super::authorization::{Authorization, HttpToken, authorize};
+use super::caller::Connection;
+use super::sessions::{self, Entrance, REQUESTS, Sessions};
+use crate::client::Client;
+use crate::handler::Handler;
 use crate::pipe::{LONGEST_MESSAGE, PATIENCE};
-use crate::server::McpError;
-use crate::session::Session;
+use crate::server::{McpError, McpServer, ended};
 
-/// As many connections may be open at once; the next is let in when one ends.
-const CONNECTIONS: usize = 1024;
-/// How long a request may take to be sent: its head, and then its body.
+/// As many connections of whoever has shown the token may be open at once; the next is refused.
+const CONNECTIONS: usize = 2048;
+/// As many of whoever has not yet; the next is let in when one of them has, or is shown out.
+const UNKNOWN: usize = 256;
+/// How long a request may take to be sent: its head, and then its body. A connection that waits for its next request is
+/// closed after as long.
 const REQUEST: Duration = Duration::from_secs(30);
+/// A body of more than this waits for one of so many places: what is read and not yet understood is bounded.
+const LARGE: u64 = 64 * 1024;
+const LARGE_BODIES: usize = 8;
+/// How much of a body that is not wanted is read, so that the answer is seen, and for how long.
+const DRAINED: usize = 64 * 1024 * 1024;
+const DRAINING: Duration = Duration::from_secs(5);
 /// How often it is seen who has gone.
 const ROUND: Duration = Duration::from_secs(1);
 /// How long nobody is let in where no connection can be had.
-const BREATH: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
+/// When whoever is refused for want of room may try again, in seconds.
+const AGAIN: &str = "1";
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// The protocol over HTTP, of the crate that knows it.
-type Protocol = StreamableHttpService<Session, Sessions>;
+type Protocol = StreamableHttpService<Handler, Sessions>;
 
-/// Serves whoever comes and shows the token, until the service is gone, or this is dropped.
+/// Serves whoever comes and shows the token, until `shutdown`, or the service has ended.
 pub(crate) async fn serve(
-    (service, toolbox, cwd): (WeakService, Toolbox, Arc<Path>),
+    server: &McpServer,
     listener: TcpListener,
     token: HttpToken,
-) -> Result<Infallible, McpError> {
-    let address = listener.local_addr().map_err(|error| McpError::Failed(error.to_string().into()))?;
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), McpError> {
+    let address = listener.local_addr().map_err(McpError::Listener)?;
     if !address.ip().is_loopback() {
         return Err(McpError::NotLoopback(address));
     }
-    let stop = CancellationToken::new();
+    let (stop, calls) = (CancellationToken::new(), TaskTracker::new());
     let _stop = stop.clone().drop_guard();
-    let new = NewClient { service: service.clone(), cwd, stop: stop.clone(), calls: TaskTracker::new() };
-    // Whoever speaks the protocol without sessions.
-    let visitors = new.enter()?;
-    let sessions = Arc::new(Sessions::new(new));
-    let session = move || Ok(Session { toolbox: toolbox.clone(), client: visitors.clone() });
-    let protocol = StreamableHttpService::new(session, sessions.clone(), config(stop));
-    let house = Arc::new(House { protocol, token });
-    tokio::select! {
-        never = admit_all(house, listener) => match never {},
-        ended = end_absent(service, sessions) => Err(ended),
-    }
+    let entrance = Arc::new(Entrance {
+        service: server.service.clone(),
+        toolbox: server.toolbox.clone(),
+        cwd: server.cwd.clone(),
+        stop: stop.clone(),
+        calls: calls.clone(),
+    });
+    let requests = Arc::new(Semaphore::new(REQUESTS));
+    // Whoever speaks the protocol without sessions, and is nobody's child.
+    let visitors = entrance.enter(Peer::default())?;
+    let sessions = Arc::new(Sessions::new(entrance.clone(), requests.clone()));
+    let (toolbox, client) = (server.toolbox.clone(), visitors.clone());
+    let handler =
+        move || Ok(Handler { toolbox: toolbox.clone(), client: client.clone(), visitor: visitor_of });
+    let server = Arc::new(Server {
+        protocol: StreamableHttpService::new(handler, sessions.clone(), config(address, stop.clone())),
+        token,
+        entrance: entrance.clone(),
+        requests,
+        known: Arc::new(Semaphore::new(CONNECTIONS)),
+        large: Semaphore::new(LARGE_BODIES),
+    });
+    let mut connections = JoinSet::new();
+    let served = tokio::select! {
+        never = accept(&server, &listener, &mut connections) => match never {},
+        never = end_absent(&sessions) => match never {},
+        () = has_ended(&entrance.service) => Err(McpError::ServiceGone),
+        () = shutdown => Ok(()),
+    };
+    visitors.leave();
+    stop.cancel();
+    ended(&calls).await;
+    // What was answered is on its way.
+    let _ = timeout(PAUSE, async { while connections.join_next().await.is_some() {} }).await;
+    served
 }
 
-/// Lets in who comes, and keeps the connections: dropped, they are closed.
-async fn admit_all(house: Arc<House>, listener: TcpListener) -> Infallible {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut open = JoinSet::new();
+/// Lets in who comes.
+async fn accept(server: &Arc<Server>, listener: &TcpListener, open: &mut JoinSet<()>) -> Infallible {
+    let unknown = Arc::new(Semaphore::new(UNKNOWN));
     loop {
         let next = async {
             // The semaphore is never closed.
-            let place = places.clone().acquire_owned().await.ok()?;
+            let place = unknown.clone().acquire_owned().await.ok()?;
             match listener.accept().await {
-                Ok((stream, _)) => Some((stream, place)),
+                Ok((stream, remote)) => Some((stream, remote, place)),
                 Err(error) => {
                     tracing::debug!(%error, "a connection cannot be had");
-                    sleep(BREATH).await;
+                    sleep(PAUSE).await;
                     None
                 }
             }
         };
         tokio::select! {
-            next = next => if let Some((stream, place)) = next {
-                let house = house.clone();
-                open.spawn(async move {
-                    let _place = place;
-                    house.talk(stream).await;
-                });
+            next = next => if let Some((stream, remote, place)) = next {
+                open.spawn(server.clone().talk(stream, remote, place));
             },
             _ = open.join_next(), if !open.is_empty() => {}
         }
     }
 }
 
-/// Ends the sessions of clients that are gone, until the service is.
-async fn end_absent(service: WeakService, sessions: Arc<Sessions>) -> McpError {
+/// Ends the sessions of clients that are gone.
+async fn end_absent(sessions: &Sessions) -> Infallible {
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        if service.upgrade().is_none() {
-            return McpError::ServiceGone;
-        }
         sessions.end_absent().await;
     }
 }
 
-fn config(stop: CancellationToken) -> StreamableHttpServerConfig {
+/// Completes when the service has ended or is gone. It does not keep it.
+async fn has_ended(service: &WeakService) {
+    let mut rounds = interval(ROUND);
+    loop {
+        rounds.tick().await;
+        if service.upgrade().is_none_or(|service| service.closed().now_or_never().is_some()) {
+            return;
+        }
+    }
+}
+
+fn config(address: SocketAddr, stop: CancellationToken) -> StreamableHttpServerConfig {
+    let address = match address.ip() {
+        std::net::IpAddr::V4(ip) => ip.to_string(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+    };
     let mut config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(["localhost", "127.0.0.1", "[::1]", &address])
         .with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"])
         .enforce_origin_validation();
     // Events without a message come where the client knows them: see `Sessions`.
@@ -122,22 +170,54 @@ fn config(stop: CancellationToken) -> StreamableHttpServerConfig {
     config
 }
 
-/// What all connections share.
-struct House {
-    protocol: Protocol,
-    token: HttpToken,
+/// Who a message without a session is of, where its connection is a child's of ours.
+fn visitor_of(extensions: &Extensions) -> Option<Arc<Client>> {
+    sessions::connection(extensions)?.visitor.get().cloned()
 }
 
-impl House {
+/// What all connections share.
+struct Server {
+    protocol: Protocol,
+    token: HttpToken,
+    entrance: Arc<Entrance>,
+    /// Requests under way.
+    requests: Arc<Semaphore>,
+    /// Connections of whoever has shown the token.
+    known: Arc<Semaphore>,
+    large: Semaphore,
+}
+
+/// The place of one connection: among the unknown, and from its first authorized request on among the known.
+struct Standing {
+    place: Mutex<(Option<OwnedSemaphorePermit>, bool)>,
+}
+
+impl Standing {
+    /// False where there is no room among the known.
+    fn is_known(&self, known: &Arc<Semaphore>) -> bool {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if !place.1
+            && let Ok(permit) = known.clone().try_acquire_owned()
+        {
+            *place = (Some(permit), true);
+        }
+        place.1
+    }
+}
+
+impl Server {
     /// One connection, to its end.
-    async fn talk(self: Arc<Self>, stream: TcpStream) {
+    async fn talk(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, place: OwnedSemaphorePermit) {
+        let Ok(local) = stream.local_addr() else { return };
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
-        // One that does not read is given up; on a stream that waits there is a sign of life every 15 seconds.
+        // One that does not read is given up: an open stream has a sign of life every 15 seconds.
         stream.set_write_timeout(Some(PATIENCE));
+        let connection = Arc::new(Connection::new(local, remote));
+        let standing = Arc::new(Standing { place: Mutex::new((Some(place), false)) });
         let answer = service_fn(move |request| {
-            let house = self.clone();
-            async move { Ok::<_, Infallible>(house.answer(request).await) }
+            let (server, connection, standing) = (self.clone(), connection.clone(), standing.clone());
+            async move { Ok::<_, Infallible>(server.answer(request, connection, &standing).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -148,13 +228,18 @@ impl House {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        match admit(&self.token, request.uri().path(), request.headers()) {
-            Admission::Welcome => {}
-            Admission::Nowhere => {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: Arc<Connection>,
+        standing: &Standing,
+    ) -> Answer {
+        match authorize(&self.token, request.uri().path(), request.headers()) {
+            Authorization::Authorized => {}
+            Authorization::NotFound => {
                 return told(StatusCode::NOT_FOUND, "there is nothing here; the server is at /mcp");
             }
-            Admission::Stranger => {
+            Authorization::Unauthorized => {
                 let mut answer = told(
                     StatusCode::UNAUTHORIZED,
                     "show the token that the server was started with: `Authorization: Bearer TOKEN`, or /TOKEN/mcp",
@@ -163,16 +248,78 @@ impl House {
                 return answer;
             }
         }
-        let (head, body) = request.into_parts();
-        match timeout(REQUEST, Limited::new(body, LONGEST_MESSAGE).collect()).await {
-            Ok(Ok(body)) => self.protocol.handle(Request::from_parts(head, Full::new(body.to_bytes()))).await,
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                told(StatusCode::PAYLOAD_TOO_LARGE, "a message has 16 MiB at most")
-            }
-            Ok(Err(_)) => told(StatusCode::BAD_REQUEST, "the body broke off"),
-            Err(_) => told(StatusCode::REQUEST_TIMEOUT, "the body did not come within 30 seconds"),
+        if !standing.is_known(&self.known) {
+            return busy("too many connections are open; close some");
+        }
+        let (mut head, body) = request.into_parts();
+        let body = match timeout(REQUEST, self.read(body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refused)) => return refused,
+            Err(_) => return told(StatusCode::REQUEST_TIMEOUT, "the body did not come within 30 seconds"),
+        };
+        if !head.headers.contains_key("mcp-session-id") {
+            let Ok(place) = self.requests.clone().try_acquire_owned() else {
+                return busy("too many requests are open; wait for some of their answers");
+            };
+            // Held by whatever it is answered by.
+            head.extensions.insert(Arc::new(place));
+            self.visited(&connection).await;
+        }
+        head.extensions.insert(connection);
+        self.protocol.handle(Request::from_parts(head, Full::new(body))).await
+    }
+
+    /// Finds out whether one without a session is a child of ours, where we have any.
+    async fn visited(&self, connection: &Connection) {
+        if connection.visitor.initialized() || !any_child() {
+            return;
+        }
+        let peer = connection.peer().await;
+        if peer.child.is_some()
+            && let Ok(client) = self.entrance.enter(peer)
+        {
+            let _ = connection.visitor.set(client);
         }
     }
+
+    /// All of a body.
+    async fn read(&self, mut body: Incoming) -> Result<Bytes, Answer> {
+        let is_large = body.size_hint().upper().is_none_or(|length| length > LARGE);
+        // The semaphore is never closed.
+        let _large = if is_large { self.large.acquire().await.ok() } else { None };
+        let mut whole = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return Err(told(StatusCode::BAD_REQUEST, "the body broke off")) };
+            let Some(data) = frame.data_ref() else { continue };
+            if whole.len() + data.len() > LONGEST_MESSAGE {
+                drain(body).await;
+                return Err(told(StatusCode::PAYLOAD_TOO_LARGE, "a message has 16 MiB at most"));
+            }
+            whole.extend_from_slice(data);
+        }
+        Ok(whole.into())
+    }
+}
+
+/// Reads on for a while: a connection that is closed with something unread is reset, and the answer with it.
+async fn drain(mut body: Incoming) {
+    let mut read = 0;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            read += frame.data_ref().map_or(0, Bytes::len);
+            if read > DRAINED {
+                return;
+            }
+        }
+    };
+    let _ = timeout(DRAINING, reading).await;
+}
+
+/// A refusal for want of room.
+fn busy(words: &'static str) -> Answer {
+    let mut answer = told(StatusCode::SERVICE_UNAVAILABLE, words);
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(AGAIN));
+    answer
 }
 
 /// An answer in words. What was not read of the request goes with the connection.

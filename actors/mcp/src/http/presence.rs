@@ -9,6 +9,9 @@ pub(super) const ABSENCE: Duration = Duration::from_secs(30);
 /// How long it may have nothing under way and say nothing.
 pub(super) const IDLE: Duration = Duration::from_hours(1);
 
+/// How long it is not made to give way to another.
+pub(super) const SETTLED: Duration = Duration::from_secs(10);
+
 /// What is known of one client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Presence {
@@ -27,10 +30,6 @@ impl Presence {
 
     pub(super) fn seen(&mut self, now: Instant) {
         self.seen = now;
-    }
-
-    pub(super) fn calls(&self) -> usize {
-        self.calls
     }
 
     pub(super) fn call_begins(&mut self) {
@@ -58,9 +57,11 @@ impl Presence {
         self.streams == 0 && now.saturating_duration_since(self.seen) >= allowed
     }
 
-    /// Since when nothing of it is under way, and nobody listens: then it can make room for another.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        (self.calls == 0 && self.streams == 0).then_some(self.seen)
+    /// Since when nothing of it is under way, nobody listens and nothing is said, if that is not just now: then it can make
+    /// room for another.
+    pub(super) fn idle_since(&self, now: Instant) -> Option<Instant> {
+        let idle = self.calls == 0 && self.streams == 0;
+        (idle && now.saturating_duration_since(self.seen) >= SETTLED).then_some(self.seen)
     }
 }
 
@@ -73,19 +74,20 @@ mod tests {
         let begin = Instant::now();
         let mut presence = Presence::new(begin);
         assert!(!presence.is_gone(begin + IDLE - Duration::from_secs(1)) && presence.is_gone(begin + IDLE));
-        assert_eq!(presence.idle_since(), Some(begin));
+        assert_eq!(presence.idle_since(begin + SETTLED), Some(begin));
+        assert_eq!(presence.idle_since(begin), None);
         presence.call_begins();
         presence.stream_opens();
         assert!(!presence.is_gone(begin + 10 * IDLE), "it listens");
-        assert_eq!((presence.calls(), presence.idle_since()), (1, None));
+        assert_eq!(presence.idle_since(begin + IDLE), None);
         let cut = begin + Duration::from_secs(100);
         presence.stream_closes(cut);
         assert!(!presence.is_gone(cut + ABSENCE - Duration::from_secs(1)) && presence.is_gone(cut + ABSENCE));
-        assert_eq!(presence.idle_since(), None);
+        assert_eq!(presence.idle_since(cut + IDLE), None);
         presence.seen(cut + ABSENCE);
         assert!(!presence.is_gone(cut + ABSENCE));
         presence.call_ends(cut + 2 * ABSENCE);
         assert!(!presence.is_gone(cut + 4 * ABSENCE));
-        assert_eq!(presence.idle_since(), Some(cut + 2 * ABSENCE));
+        assert_eq!(presence.idle_since(cut + IDLE), Some(cut + 2 * ABSENCE));
     }
 }

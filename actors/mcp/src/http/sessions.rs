@@ -3,70 +3,122 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{Stream, StreamExt, stream};
+use hyper::http::request::Parts;
 use rmcp::model::{
-    ClientJsonRpcMessage, JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, Extensions, GetExtensions, JsonRpcMessage, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use rmcp::transport::streamable_http_server::session::{
+    EventStream, ServerSseMessage, SessionId, SessionManager,
+};
+use subagents_process::Peer;
 use subagents_runtime::WeakService;
+use subagents_tool::Toolbox;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::presence::Presence;
+use super::caller::{Connection, place};
+use super::presence::{ABSENCE, Presence};
+use super::replay::Replay;
 use crate::client::Client;
-use crate::pipe::{REQUESTS, refusal};
+use crate::pipe::refusal;
+use crate::server::McpError;
 
 /// As many sessions may be open at once; the one that has been idle for longest makes room for the next.
 const SESSIONS: usize = 256;
-
+/// As many requests, of all of them together; the next is refused. Fewer than connections: a cancel has to come through.
+pub(super) const REQUESTS: usize = 1024;
 /// How long a session that is told to end may take to hear of it. What its client owned is ended before.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// All sessions of a server.
-pub(super) struct Sessions {
-    local: LocalSessionManager,
-    new: NewClient,
-    guests: Mutex<HashMap<SessionId, Arc<Guest>>>,
-}
-
-/// What a client enters with.
-pub(super) struct NewClient {
+/// What a client comes to.
+pub(super) struct Entrance {
     pub(super) service: WeakService,
+    pub(super) toolbox: Toolbox,
     pub(super) cwd: Arc<Path>,
     pub(super) stop: CancellationToken,
     pub(super) calls: TaskTracker,
 }
 
-impl NewClient {
-    pub(super) fn enter(&self) -> Result<Arc<Client>, crate::McpError> {
-        let (gone, calls) = (self.stop.child_token(), self.calls.clone());
-        Client::enter(&self.service, &self.cwd, gone, calls).map(Arc::new)
+impl Entrance {
+    pub(super) fn enter(&self, peer: Peer) -> Result<Arc<Client>, McpError> {
+        let service = self.service.upgrade().ok_or(McpError::ServiceGone)?;
+        let place = place(&service, &self.cwd, peer)?;
+        Ok(Arc::new(Client::enter(place, &self.toolbox, self.stop.child_token(), self.calls.clone())))
     }
 }
 
-/// One session.
-struct Guest {
-    client: Arc<Client>,
-    presence: Mutex<Presence>,
-    /// The protocol's version, when it is agreed.
-    version: Mutex<Option<ProtocolVersion>>,
+/// All sessions of a server.
+pub(super) struct Sessions {
+    entrance: Arc<Entrance>,
+    requests: Arc<Semaphore>,
+    book: Mutex<Book>,
 }
 
-impl Guest {
+#[derive(Default)]
+struct Book {
+    open: HashMap<SessionId, Arc<Session>>,
+    /// Those that are on their way in.
+    entering: usize,
+}
+
+/// A place for a session that is on its way in.
+struct Reservation<'a>(&'a Sessions);
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.0.book().entering -= 1;
+    }
+}
+
+/// One session. The protocol's part of it is a manager of its own, of one session.
+struct Session {
+    local: LocalSessionManager,
+    replay: Arc<Replay>,
+    presence: Mutex<Presence>,
+    /// When it has said hello.
+    client: OnceLock<Arc<Client>>,
+    version: OnceLock<ProtocolVersion>,
+}
+
+impl Session {
+    fn new() -> Self {
+        let replay = Arc::<Replay>::default();
+        let mut local = LocalSessionManager::default().with_event_store(replay.clone());
+        // Who is gone is known better here.
+        local.session_config.keep_alive = None;
+        Self {
+            local,
+            replay,
+            presence: Mutex::new(Presence::new(Instant::now())),
+            client: OnceLock::new(),
+            version: OnceLock::new(),
+        }
+    }
+
     fn presence(&self) -> MutexGuard<'_, Presence> {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Marks a message as its client's.
+    fn sign(&self, message: &mut ClientJsonRpcMessage) {
+        if let Some(client) = self.client.get() {
+            message.insert_extension(client.clone());
+        }
+    }
+
     /// Whether it knows events without a message, which say where to go on after a break.
     fn knows_priming(&self) -> bool {
-        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        version.as_ref().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str())
+        let since = ProtocolVersion::V_2025_11_25;
+        self.version.get().is_some_and(|version| version.as_str() >= since.as_str())
     }
 }
 
@@ -74,34 +126,31 @@ impl Guest {
 #[derive(Clone)]
 struct OpenRequest(#[expect(dead_code, reason = "it is held")] Arc<Open>);
 
-struct Open(Arc<Guest>);
+struct Open {
+    session: Arc<Session>,
+    _place: OwnedSemaphorePermit,
+}
 
 impl Open {
-    /// None where too many are open already.
-    fn begin(guest: &Arc<Guest>) -> Option<OpenRequest> {
-        let mut presence = guest.presence();
-        if presence.calls() >= REQUESTS {
-            return None;
-        }
-        presence.call_begins();
-        drop(presence);
-        Some(OpenRequest(Arc::new(Self(guest.clone()))))
+    fn begin(session: &Arc<Session>, place: OwnedSemaphorePermit) -> OpenRequest {
+        session.presence().call_begins();
+        OpenRequest(Arc::new(Self { session: session.clone(), _place: place }))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.presence().call_ends(Instant::now());
+        self.session.presence().call_ends(Instant::now());
     }
 }
 
 /// Held by a stream to the client.
-struct Listening(Arc<Guest>);
+struct Listening(Arc<Session>);
 
 impl Listening {
-    fn begin(guest: &Arc<Guest>) -> Self {
-        guest.presence().stream_opens();
-        Self(guest.clone())
+    fn begin(session: &Arc<Session>) -> Self {
+        session.presence().stream_opens();
+        Self(session.clone())
     }
 }
 
@@ -112,49 +161,71 @@ impl Drop for Listening {
 }
 
 impl Sessions {
-    pub(super) fn new(new: NewClient) -> Self {
-        let mut local = LocalSessionManager::default();
-        // Who is gone is known better here.
-        local.session_config.keep_alive = None;
-        Self { local, new, guests: Mutex::default() }
+    pub(super) fn new(entrance: Arc<Entrance>, requests: Arc<Semaphore>) -> Self {
+        Self { entrance, requests, book: Mutex::default() }
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Guest>>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guest(&self, id: &SessionId) -> io::Result<Arc<Guest>> {
-        self.guests().get(id).cloned().ok_or_else(|| io::Error::other("this session has ended"))
+    fn session(&self, id: &SessionId) -> io::Result<Arc<Session>> {
+        self.book().open.get(id).cloned().ok_or_else(|| io::Error::other("this session has ended"))
     }
 
-    /// Ends those that have been away for too long.
+    /// Ends those that have been away for too long, and forgets what nobody comes back for.
     pub(super) async fn end_absent(&self) {
         let now = Instant::now();
-        let gone: Vec<_> = self
-            .guests()
-            .iter()
-            .filter(|(_, guest)| guest.presence().is_gone(now))
-            .map(|(id, _)| id.clone())
-            .collect();
-        let ending = gone.iter().map(|id| {
+        let mut gone = Vec::new();
+        self.book().open.retain(|id, session| {
+            session.replay.forget(ABSENCE);
+            let stays = !session.presence().is_gone(now);
+            if !stays {
+                gone.push((id.clone(), session.clone()));
+            }
+            stays
+        });
+        let ending = gone.into_iter().map(|(id, session)| async move {
             tracing::debug!("a client over HTTP is gone");
-            timeout(ENDING, self.close_session(id))
+            end(&id, &session).await;
         });
         join_all(ending).await;
     }
 
-    /// Whose place the next can have, where all are taken. An error where nobody is idle.
-    fn makes_room(&self) -> io::Result<Option<SessionId>> {
-        let guests = self.guests();
-        if guests.len() < SESSIONS {
-            return Ok(None);
+    /// A place for the next. Where all are taken, the one that has been idle for longest gives way, if any has been for a
+    /// while.
+    fn reserve(&self) -> io::Result<(Reservation<'_>, Option<(SessionId, Arc<Session>)>)> {
+        let mut book = self.book();
+        let mut ended = None;
+        if book.open.len() + book.entering >= SESSIONS {
+            let now = Instant::now();
+            let idle = |(id, session): (&SessionId, &Arc<Session>)| {
+                session.presence().idle_since(now).map(|since| (since, id.clone()))
+            };
+            let longest = book.open.iter().filter_map(idle).min_by_key(|(since, _)| *since);
+            ended = longest.and_then(|(_, id)| book.open.remove_entry(&id));
+            if ended.is_none() {
+                return Err(io::Error::other(format!(
+                    "{SESSIONS} sessions are in use; end one, or try again in some seconds"
+                )));
+            }
         }
-        let idle = guests.iter().filter_map(|(id, guest)| Some((guest.presence().idle_since()?, id)));
-        let longest = idle.min_by_key(|(since, _)| *since).map(|(_, id)| id.clone());
-        longest
-            .map(Some)
-            .ok_or_else(|| io::Error::other(format!("{SESSIONS} sessions are busy; end one and try again")))
+        book.entering += 1;
+        Ok((Reservation(self), ended))
     }
+}
+
+/// Ends a session that is in no list any more. What it owns is ended before the protocol has waited for anything.
+async fn end(id: &SessionId, session: &Session) {
+    if let Some(client) = session.client.get() {
+        client.leave();
+    }
+    let _ = timeout(ENDING, session.local.close_session(id)).await;
+}
+
+/// The connection that a message came over.
+pub(super) fn connection(extensions: &Extensions) -> Option<&Arc<Connection>> {
+    extensions.get::<Parts>()?.extensions.get::<Arc<Connection>>()
 }
 
 impl SessionManager for Sessions {
@@ -162,14 +233,14 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        if let Some(idle) = self.makes_room()? {
-            let _ = timeout(ENDING, self.close_session(&idle)).await;
+        let (reservation, ended) = self.reserve()?;
+        if let Some((id, session)) = ended {
+            end(&id, &session).await;
         }
-        let client = self.new.enter().map_err(io::Error::other)?;
-        let (id, transport) = self.local.create_session().await.map_err(io::Error::other)?;
-        let guest =
-            Guest { client, presence: Mutex::new(Presence::new(Instant::now())), version: Mutex::default() };
-        self.guests().insert(id.clone(), Arc::new(guest));
+        let session = Session::new();
+        let (id, transport) = session.local.create_session().await.map_err(io::Error::other)?;
+        self.book().open.insert(id.clone(), Arc::new(session));
+        drop(reservation);
         Ok((id, transport))
     }
 
@@ -178,31 +249,37 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        let guest = self.guest(id)?;
-        message.insert_extension(guest.client.clone());
-        let answer = self.local.initialize_session(id, message).await.map_err(io::Error::other)?;
+        let session = self.session(id)?;
+        let peer = match &message {
+            JsonRpcMessage::Request(request) => match connection(request.request.extensions()) {
+                Some(connection) => connection.peer().await,
+                None => Peer::default(),
+            },
+            _ => Peer::default(),
+        };
+        let client = self.entrance.enter(peer).map_err(io::Error::other)?;
+        message.insert_extension(session.client.get_or_init(|| client).clone());
+        let answer = session.local.initialize_session(id, message).await.map_err(io::Error::other)?;
         if let JsonRpcMessage::Response(response) = &answer
             && let ServerResult::InitializeResult(result) = &response.result
         {
-            let mut version = guest.version.lock().unwrap_or_else(PoisonError::into_inner);
-            *version = Some(result.protocol_version.clone());
+            let _ = session.version.set(result.protocol_version.clone());
         }
         Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
-        let Ok(guest) = self.guest(id) else { return Ok(false) };
-        guest.presence().seen(Instant::now());
-        self.local.has_session(id).await.map_err(io::Error::other)
+        let Ok(session) = self.session(id) else { return Ok(false) };
+        session.presence().seen(Instant::now());
+        session.local.has_session(id).await.map_err(io::Error::other)
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        let guest = self.guests().remove(id);
-        // What it owns is ended before the protocol has waited for anything.
-        if let Some(guest) = guest {
-            guest.client.leave();
+        let session = self.book().open.remove(id);
+        if let Some(session) = session {
+            end(id, &session).await;
         }
-        self.local.close_session(id).await.map_err(io::Error::other)
+        Ok(())
     }
 
     async fn create_stream(
@@ -210,20 +287,18 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let guest = self.guest(id)?;
-        let Some(open) = Open::begin(&guest) else {
-            let refused = ServerSseMessage::from_message(refusal(request_id(&message)));
-            return Ok(stream::once(std::future::ready(refused)).left_stream());
+        let session = self.session(id)?;
+        let Ok(place) = self.requests.clone().try_acquire_owned() else {
+            let refused = ServerSseMessage::from_message(refusal(REQUESTS, request_id(&message)));
+            let refused: EventStream = Box::pin(stream::once(std::future::ready(refused)));
+            return Ok(refused);
         };
-        message.insert_extension(guest.client.clone());
-        message.insert_extension(open);
-        let (listening, primed) = (Listening::begin(&guest), guest.knows_priming());
-        let answers = self.local.create_stream(id, message).await.map_err(io::Error::other)?;
-        let answers = answers.filter(move |event| {
-            let _listening = &listening;
-            std::future::ready(primed || event.message.is_some())
-        });
-        Ok(answers.right_stream())
+        session.sign(&mut message);
+        message.insert_extension(Open::begin(&session, place));
+        let (listening, primed) = (Listening::begin(&session), session.knows_priming());
+        let answers = session.local.create_stream(id, message).await.map_err(io::Error::other)?;
+        let answers = answers.filter(move |event| std::future::ready(primed || event.message.is_some()));
+        Ok(listened(answers, listening))
     }
 
     async fn accept_message(
@@ -231,19 +306,19 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
-        message.insert_extension(self.guest(id)?.client.clone());
-        self.local.accept_message(id, message).await.map_err(io::Error::other)
+        let session = self.session(id)?;
+        session.sign(&mut message);
+        session.local.accept_message(id, message).await.map_err(io::Error::other)
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let listening = Listening::begin(&self.guest(id)?);
-        let events = self.local.create_standalone_stream(id).await.map_err(io::Error::other)?;
-        Ok(events.inspect(move |_| {
-            let _listening = &listening;
-        }))
+        let session = self.session(id)?;
+        let listening = Listening::begin(&session);
+        let events = session.local.create_standalone_stream(id).await.map_err(io::Error::other)?;
+        Ok(listened(events, listening))
     }
 
     async fn resume(
@@ -251,12 +326,21 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let listening = Listening::begin(&self.guest(id)?);
-        let events = self.local.resume(id, last_event_id).await.map_err(io::Error::other)?;
-        Ok(events.inspect(move |_| {
-            let _listening = &listening;
-        }))
+        let session = self.session(id)?;
+        let listening = Listening::begin(&session);
+        let events = session.local.resume(id, last_event_id).await.map_err(io::Error::other)?;
+        Ok(listened(events, listening))
     }
+}
+
+/// Events that somebody listens to. Boxed: they borrow nothing of the session.
+fn listened(
+    events: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    listening: Listening,
+) -> EventStream {
+    Box::pin(events.inspect(move |_| {
+        let _listening = &listening;
+    }))
 }
 
 fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {

@@ -6,7 +6,6 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,12 +15,14 @@ use subagents_seam::DynProvider;
 use subagents_tool::{SubagentTool, Toolbox};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Server {
     pub(crate) service: SubagentService,
-    pub(crate) served: JoinHandle<Result<Infallible, McpError>>,
+    pub(crate) served: JoinHandle<Result<(), McpError>>,
     pub(crate) address: SocketAddr,
     token: HttpToken,
+    pub(crate) shutdown: CancellationToken,
 }
 
 impl Server {
@@ -34,13 +35,21 @@ impl Server {
         service: SubagentService,
         tools: impl IntoIterator<Item = SubagentTool>,
     ) -> Self {
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), service, tools)
+    }
+
+    pub(crate) fn on(
+        listener: TcpListener,
+        service: SubagentService,
+        tools: impl IntoIterator<Item = SubagentTool>,
+    ) -> Self {
         let toolbox = Toolbox::new(&service, tools).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, token) = (listener.local_addr().unwrap(), HttpToken::random());
         let server = McpServer::new(&service, toolbox, std::env::temp_dir());
-        let shown = token.clone();
-        let served = tokio::spawn(async move { server.serve_http(listener, shown).await });
-        Self { service, served, address, token }
+        let (shown, shutdown) = (token.clone(), CancellationToken::new());
+        let ended = shutdown.clone();
+        let served = tokio::spawn(async move { server.serve_http(listener, shown, ended.cancelled()).await });
+        Self { service, served, address, token, shutdown }
     }
 
     /// `/TOKEN/mcp`.
@@ -50,7 +59,8 @@ impl Server {
 
     /// Ends it, and nothing may be left.
     pub(crate) async fn close(self) {
-        self.served.abort();
+        self.shutdown.cancel();
+        within(self.served).await.unwrap().unwrap();
         let report = within(self.service.shutdown(Duration::from_secs(10))).await;
         assert!(report.is_clean(), "{report:?}");
     }
@@ -65,6 +75,7 @@ pub(crate) struct Request {
     host: String,
     body: Vec<u8>,
     id: u64,
+    patient: bool,
 }
 
 impl Request {
@@ -73,7 +84,16 @@ impl Request {
             hyper::Request::builder().method(method).header("accept", "application/json, text/event-stream");
         let authorization = Some(format!("Bearer {}", token.as_str()));
         let host = server.to_string();
-        Self { address: server, request, path: "/mcp".to_owned(), authorization, host, body, id: 0 }
+        Self {
+            address: server,
+            request,
+            path: "/mcp".to_owned(),
+            authorization,
+            host,
+            body,
+            id: 0,
+            patient: false,
+        }
     }
 
     pub(crate) fn hello(server: &Server, version: &str) -> Self {
@@ -122,9 +142,15 @@ impl Request {
         self
     }
 
+    /// It waits for as long as it takes, whatever time that is.
+    pub(crate) fn patient(mut self) -> Self {
+        self.patient = true;
+        self
+    }
+
     /// Over a connection of its own.
     pub(crate) async fn send(self) -> Stream {
-        let stream = within(TcpStream::connect(self.address)).await.unwrap();
+        let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = Connection(tokio::spawn(async move {
             let _ = connection.await;
@@ -137,7 +163,8 @@ impl Request {
             request = request.header("content-type", "application/json");
         }
         let request = request.body(Full::<Bytes>::new(self.body.into())).unwrap();
-        let answer = within(sender.send_request(request)).await.unwrap();
+        let answer = sender.send_request(request);
+        let answer = if self.patient { answer.await.unwrap() } else { within(answer).await.unwrap() };
         let (head, body) = answer.into_parts();
         Stream {
             status: head.status.as_u16(),
@@ -201,11 +228,14 @@ impl Stream {
         }
     }
 
-    /// The id of the event without a message, which says where to go on.
-    pub(crate) async fn priming(&mut self) -> String {
-        let (id, data) = self.event().await.expect("an event");
-        assert_eq!(data, "");
-        id
+    /// The id of the next event, which says where to go on.
+    pub(crate) async fn event_id(&mut self) -> String {
+        self.event().await.expect("an event").0
+    }
+
+    /// Whether nothing comes for a while, and it is not the end either.
+    pub(crate) async fn silence(&mut self) -> bool {
+        tokio::time::timeout(Duration::from_millis(200), self.event()).await.is_err()
     }
 
     /// The next message. None at the end.

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::time::Duration;
 use subagents_mcp::{McpError, PATIENCE};
 use subagents_testkit::Scripted;
-use tokio::time::Instant;
+use tokio::{io::AsyncWriteExt, time::Instant};
 
 #[tokio::test]
 async fn what_a_client_owned_is_gone_when_it_is() {
@@ -89,9 +89,17 @@ async fn more_requests_than_may_be_open_are_refused_and_a_cancel_still_comes_thr
     for _ in 0..4_096 {
         ids.push(client.call("hang").await);
     }
-    let over = client.call("echo too many").await;
-    let refused = client.answer(over).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("4096 requests are open"), "{refused}");
+    let mut over = Vec::new();
+    for _ in 0..200 {
+        over.push(client.call("echo too many").await);
+    }
+    for over in over {
+        let refused = client.answer(over).await;
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("4096 requests are open"),
+            "{refused}"
+        );
+    }
     client
         .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ids[0]}}))
         .await;
@@ -120,4 +128,22 @@ async fn a_client_that_does_not_read_is_given_up_with_what_it_owned() {
     within(&mut client.served).await.unwrap().unwrap();
     assert!(begun.elapsed() >= PATIENCE, "{:?}", begun.elapsed());
     assert_eq!(probe.alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_no_answer_to_its_garbage_and_goes_is_noticed() {
+    let provider = Scripted::obedient();
+    let probe = provider.probe();
+    let mut client = Client::of(provider).await;
+    client.call("hang").await;
+    while probe.alive() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Well-formed, and no message: each is answered, and nobody reads that.
+    let mut write = client.write.take().expect("it is open");
+    let garbage = "17\n".repeat(64 * 1024);
+    let _ = tokio::time::timeout(Duration::from_secs(5), write.write_all(garbage.as_bytes())).await;
+    drop(write);
+    within(&mut client.served).await.unwrap().unwrap();
+    assert_eq!((probe.closes(), probe.alive()), (1, 0));
 }

@@ -14,6 +14,8 @@ use tokio::time::{Instant, advance, pause, resume, sleep};
 
 /// What the protocol calls an absent client: it has calls and does not listen.
 const ABSENCE: Duration = Duration::from_secs(31);
+/// One that has spoken so long ago can be made to give way.
+const SETTLED: Duration = Duration::from_secs(11);
 const HOUR: Duration = Duration::from_secs(3_601);
 
 /// Lets time pass at once, for everything that waits.
@@ -106,7 +108,8 @@ async fn whoever_does_not_show_the_token_or_comes_from_elsewhere_is_not_let_in()
     let service = SubagentService::builder().build().unwrap();
     let server = McpServer::new(&service, Toolbox::new(&service, []).unwrap(), std::env::temp_dir());
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let error = within(server.serve_http(listener, HttpToken::random())).await.unwrap_err();
+    let error =
+        within(server.serve_http(listener, HttpToken::random(), std::future::pending())).await.unwrap_err();
     assert!(matches!(error, McpError::NotLoopback(_)) && error.to_string().contains("127.0.0.1"), "{error}");
 }
 
@@ -179,18 +182,34 @@ async fn a_client_that_vanishes_in_mid_call_is_given_time_to_come_back_and_then_
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_hears_the_rest() {
-    let provider = Scripted::obedient();
+async fn a_client_that_comes_back_hears_the_rest_and_the_answer_that_came_meanwhile() {
+    let provider = Scripted::by(|_| Script::answer("done").tool("grep").pause(Duration::from_millis(1_500)));
     let probe = provider.probe();
     let server = Server::of(provider).await;
-    let guest = Guest::greets(&server, "2025-11-25").await;
-    let mut stream = guest.call("700").await;
-    let last = within(stream.priming()).await;
-    drop(stream);
-    sleep(Duration::from_millis(100)).await;
-    let mut again = guest.listen().header("last-event-id", &last).send().await;
-    assert!(again.outcome().await.0.contains("\n700\n"));
-    assert_eq!(probe.closes(), 1);
+    // One version says from the beginning where to go on, the other with its first message.
+    for (n, version) in ["2025-11-25", "2025-06-18"].into_iter().enumerate() {
+        let guest = Guest::greets(&server, version).await;
+        let arguments = json!({"description": "a short task", "prompt": "x"});
+        let params = json!({"name": "subagent", "arguments": arguments, "_meta": {"progressToken": 1}});
+        let mut stream = guest.request("tools/call", params).send().await;
+        let last = stream.event_id().await;
+        drop(stream);
+        until(|| probe.closes() == n + 1).await;
+        let mut again = guest.listen().header("last-event-id", &last).send().await;
+        assert!(again.outcome().await.0.contains("\ndone\n"), "{version}");
+        assert_eq!(again.message().await, None, "{version}");
+        // As long as it may be away, and no longer.
+        later(ABSENCE).await;
+        within(async {
+            loop {
+                let mut late = guest.listen().header("last-event-id", &last).send().await;
+                if late.message().await.is_none() {
+                    break;
+                }
+            }
+        })
+        .await;
+    }
     server.close().await;
 }
 
@@ -235,36 +254,74 @@ async fn the_session_that_has_been_idle_for_longest_makes_room() {
     for _ in 2..256 {
         idle.push(Guest::greets(&server, "2025-11-25").await);
     }
-    let another = Guest::greets(&server, "2025-11-25").await;
+    // Where all are busy, or have only just spoken, it is said so, and nobody has to go.
+    let refused = Request::hello(&server, "2025-11-25").send().await;
+    assert!(refused.status == 500 && refused.text().await.contains("256 sessions are in use"));
+    later(SETTLED).await;
+    // Also where many come at once.
+    let entering: Vec<_> =
+        (0..20).map(|_| tokio::spawn(Request::hello(&server, "2025-11-25").send())).collect();
+    for entering in entering {
+        assert_eq!(within(entering).await.unwrap().status, 200);
+    }
     let status = async |guest: &Guest| guest.request("tools/list", json!({})).send().await.status;
-    assert_eq!(status(&idle[0]).await, 404);
-    for guest in [&busy[0].1, &idle[1], &idle[253], &another] {
+    for guest in &idle[..20] {
+        assert_eq!(status(guest).await, 404);
+    }
+    for guest in [&busy[0].1, &busy[1].1, &idle[20], &idle[253]] {
         assert_eq!(status(guest).await, 200);
     }
-    // Where all are busy it is said so, and nobody has to go.
-    let mut listening = Vec::new();
-    for guest in idle[1..].iter().chain([&another]) {
-        listening.push(guest.listen().send().await);
-    }
-    let refused = Request::hello(&server, "2025-11-25").send().await;
-    assert!(refused.status == 500 && refused.text().await.contains("256 sessions are busy"));
-    drop(listening.remove(0));
-    within(async {
-        while Request::hello(&server, "2025-11-25").send().await.status != 200 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    // Whoever has not spoken for an hour is gone.
-    drop((busy, listening));
-    sleep(Duration::from_millis(100)).await;
+    server.close().await;
+}
+
+#[tokio::test]
+async fn whoever_has_not_spoken_for_an_hour_is_gone() {
+    let server = Server::of(Scripted::obedient()).await;
+    let (idle, listens) =
+        (Guest::greets(&server, "2025-11-25").await, Guest::greets(&server, "2025-11-25").await);
+    let stream = listens.listen().send().await;
+    let status = async |guest: &Guest| guest.request("tools/list", json!({})).send().await.status;
+    later(HOUR - Duration::from_secs(5)).await;
+    // The rounds come by in between.
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(status(&idle).await, 200);
     later(HOUR).await;
-    within(async {
-        while status(&another).await != 404 {
-            later(HOUR).await;
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!((status(&idle).await, status(&listens).await), (404, 200));
+    drop(stream);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_full_house_still_hears_who_cancels_and_who_goes() {
+    let provider = Scripted::obedient();
+    let probe = provider.probe();
+    let server = Server::of(provider).await;
+    let (guest, other) =
+        (Guest::greets(&server, "2025-11-25").await, Guest::greets(&server, "2025-11-25").await);
+    let first = guest.call("hang").await;
+    let mut kept = Vec::new();
+    for n in 1..1_024 {
+        let stream = guest.call("hang").await;
+        // Some leave their calls, and never say so.
+        if n % 4 == 0 {
+            kept.push(stream);
         }
-    })
-    .await;
+    }
+    until(|| probe.alive() == 1_024).await;
+    let refused = other.call("echo too many").await.message().await.unwrap();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("1024 requests are open"), "{refused}");
+    let arguments = json!({"description": "a short task", "prompt": "echo x"});
+    let call = json!({"name": "subagent", "arguments": arguments});
+    let refused = Request::modern(&server, "tools/call", call).header("mcp-name", "subagent").send().await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": first.id}});
+    assert_eq!(guest.say(cancel).await, 202);
+    until(|| probe.closes() == 1).await;
+    assert!(other.call("echo there is room").await.outcome().await.0.contains("\nthere is room\n"));
+    assert_eq!(guest.ends().await, 202);
+    until(|| probe.alive() == 0).await;
     server.close().await;
 }
 
@@ -279,6 +336,7 @@ async fn what_is_no_request_is_answered_as_such_and_harms_nobody() {
         ("[]", &[400, 415, 422]),
         (&"[".repeat(100_000), &[400, 415, 422]),
         (&"x".repeat((16 << 20) + 1), &[413]),
+        (&"x".repeat(48 << 20), &[413]),
     ] {
         let status = guest.raw(body).send().await.status;
         assert!(statuses.contains(&status), "{status} for {}", &body[..body.len().min(20)]);
@@ -296,27 +354,91 @@ async fn what_is_no_request_is_answered_as_such_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn whoever_holds_connections_and_sends_nothing_is_shown_out() {
+async fn whoever_holds_connections_and_sends_nothing_is_shown_out_and_disturbs_nobody_who_is_known() {
     let server = Server::of(Scripted::obedient()).await;
+    let guest = Guest::greets(&server, "2025-11-25").await;
+    let mut known = guest.listen().send().await;
     let mut held = Vec::new();
-    for _ in 0..1_024 {
+    for _ in 0..256 {
         held.push(TcpStream::connect(server.address).await.unwrap());
     }
     // A head without a body, too.
-    let head = format!(
-        "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n{{",
-        server.path_with_token()
-    );
+    let path = server.path_with_token();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n{{");
     held[0].write_all(head.as_bytes()).await.unwrap();
-    let asked = tokio::spawn(Request::hello(&server, "2025-11-25").send());
+    // That one has shown the token, and makes room.
+    assert_eq!(Request::hello(&server, "2025-11-25").send().await.status, 200);
+    held.push(TcpStream::connect(server.address).await.unwrap());
+    let asked = tokio::spawn(Request::hello(&server, "2025-11-25").patient().send());
     sleep(Duration::from_millis(200)).await;
-    assert!(!asked.is_finished(), "all places are taken");
+    assert!(!asked.is_finished(), "all places of those who are not known are taken");
     until_later(Duration::from_secs(31), || asked.is_finished()).await;
     assert_eq!(asked.await.unwrap().status, 200);
     let mut read = String::new();
-    let _ = within(held[0].read_to_string(&mut read)).await;
+    let _ = held[0].read_to_string(&mut read).await;
     assert!(read.starts_with("HTTP/1.1 408 "), "{read}");
+    assert!(known.silence().await, "it is open still");
     server.close().await;
+}
+
+#[tokio::test]
+async fn what_changes_is_told_once_however_often_a_client_says_that_it_is_ready() {
+    let service = SubagentService::builder().build().unwrap();
+    let server = Server::with(service.clone(), [SubagentTool::new("subagent", "late")]).await;
+    let guest = Guest::greets(&server, "2025-06-18").await;
+    for _ in 0..300 {
+        assert_eq!(guest.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await, 202);
+    }
+    let mut events = guest.listen().send().await;
+    let registration = service.register("late", Scripted::obedient()).unwrap();
+    assert_eq!(events.message().await.unwrap()["method"], "notifications/tools/list_changed");
+    assert!(events.silence().await);
+    drop(registration);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn spec_2_4_a_client_without_a_session_asks_to_be_told_when_the_tools_are_others() {
+    let service = SubagentService::builder().build().unwrap();
+    let server = Server::with(service.clone(), [SubagentTool::new("subagent", "late")]).await;
+    let wanted = json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+    let mut events = Request::modern(&server, "subscriptions/listen", wanted).send().await;
+    let acknowledged = events.message().await.unwrap();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true}));
+    let registration = service.register("late", Scripted::obedient()).unwrap();
+    assert_eq!(events.message().await.unwrap()["method"], "notifications/tools/list_changed");
+    drop((events, registration));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn every_address_of_the_loopback_is_served_by_its_own_name() {
+    for address in ["127.0.0.2:0", "[::1]:0"] {
+        let service = SubagentService::builder().provider("p", Scripted::obedient()).build().unwrap();
+        let Ok(listener) = TcpListener::bind(address).await else { continue };
+        let server = Server::on(listener, service, [SubagentTool::new("subagent", "p")]);
+        let guest = Guest::greets(&server, "2025-11-25").await;
+        assert!(guest.call("echo here").await.outcome().await.0.contains("\nhere\n"), "{address}");
+        server.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_to_end_returns_when_nothing_is_left() {
+    let provider = Scripted::obedient();
+    let probe = provider.probe();
+    let server = Server::of(provider).await;
+    let (guest, other) =
+        (Guest::greets(&server, "2025-11-25").await, Guest::greets(&server, "2025-06-18").await);
+    let _streams = [guest.call("hang").await, other.call("hang").await];
+    until(|| probe.alive() == 2).await;
+    let Server { service, served, shutdown, address, .. } = server;
+    shutdown.cancel();
+    within(served).await.unwrap().unwrap();
+    assert_eq!((probe.closes(), probe.alive()), (2, 0));
+    assert!(TcpStream::connect(address).await.is_err());
+    assert!(within(service.shutdown(Duration::from_secs(1))).await.is_clean());
 }
 
 #[tokio::test]
@@ -335,22 +457,8 @@ async fn a_server_over_http_that_is_dropped_takes_its_runs_along_and_one_without
     let Server { service, served, .. } = Server::of(Scripted::obedient()).await;
     drop(service);
     let error = within(served).await.unwrap().unwrap_err();
-    assert!(matches!(error, McpError::ServiceGone), "{error}");
-}
-
-#[tokio::test]
-async fn more_calls_of_one_session_than_may_be_open_are_refused() {
-    let provider = Scripted::obedient();
-    let probe = provider.probe();
-    let server = Server::of(provider).await;
-    let guest = Guest::greets(&server, "2025-11-25").await;
-    // A client that leaves each call, and never says so.
-    for _ in 0..4_096 {
-        drop(guest.call("hang").await);
-    }
-    let mut over = guest.call("echo too many").await;
-    let refused = over.message().await.unwrap();
-    assert!(refused["error"]["message"].as_str().unwrap().contains("4096 requests are open"), "{refused}");
-    until_later(ABSENCE, || probe.alive() == 0).await;
-    server.close().await;
+    assert!(matches!(error, McpError::ServiceGone) && error.code() == "SERVICE_GONE", "{error}");
+    let Server { service, served, .. } = Server::of(Scripted::obedient()).await;
+    assert!(within(service.shutdown(Duration::from_secs(1))).await.is_clean());
+    assert!(within(served).await.unwrap().is_err());
 }

@@ -1,36 +1,44 @@
-//! One client: what it lists and calls, below a root of its own.
+//! What a client lists and calls.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorCode, ErrorData, Extensions, Implementation,
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
-    ServerConfig,
+    ServerConfig, ServerNotification, SubscriptionFilter, ToolListChangedNotification,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{Peer, RoleServer, ServerHandler};
 use serde_json::Value;
 use subagents_seam::ToolContext;
-use subagents_tool::Toolbox;
+use subagents_tool::{Toolbox, ToolboxChanges};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
+use crate::pipe::PATIENCE;
 use crate::wire;
 
-/// One client's session.
-pub(crate) struct Session {
+/// What answers a client.
+pub(crate) struct Handler {
     pub(crate) toolbox: Toolbox,
     /// Whose it is, where its messages do not carry another.
     pub(crate) client: Arc<Client>,
+    /// How a message that carries none says who has sent it.
+    pub(crate) visitor: Visitor,
 }
 
-impl Session {
+/// Finds the client of a message of the protocol without sessions, or says that it is nobody in particular.
+pub(crate) type Visitor = fn(&Extensions) -> Option<Arc<Client>>;
+
+impl Handler {
     /// Who sent it. Over HTTP a message carries its client.
-    fn client<'a>(&'a self, extensions: &'a Extensions) -> &'a Arc<Client> {
-        extensions.get::<Arc<Client>>().unwrap_or(&self.client)
+    fn client(&self, extensions: &Extensions) -> Arc<Client> {
+        let carried = extensions.get::<Arc<Client>>().cloned();
+        carried.or_else(|| (self.visitor)(extensions)).unwrap_or_else(|| self.client.clone())
     }
 
     async fn call(
@@ -56,7 +64,12 @@ impl Session {
                 let telling = std::pin::pin!(tell(&cx.peer, progress, &lines));
                 let calling = std::pin::pin!(until(unwanted, &token, tool.call(call, input)));
                 match select(calling, telling).await {
-                    Either::Left((outcome, _)) => outcome,
+                    // What is being told is told first: nothing comes after the answer.
+                    Either::Left((outcome, telling)) => {
+                        lines.end();
+                        let _ = timeout(PATIENCE, telling).await;
+                        outcome
+                    }
                     // Nobody hears any more; the call goes on.
                     Either::Right(((), calling)) => calling.await,
                 }
@@ -116,6 +129,7 @@ struct Lines {
     latest: Mutex<Option<String>>,
     count: AtomicU64,
     put: Notify,
+    ended: AtomicBool,
 }
 
 impl Lines {
@@ -125,16 +139,25 @@ impl Lines {
         self.put.notify_one();
     }
 
+    /// Nothing more is told.
+    fn end(&self) {
+        self.ended.store(true, Relaxed);
+        self.put.notify_one();
+    }
+
     fn take(&self) -> Option<(u64, String)> {
         let line = self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some((self.count.load(Relaxed), line))
     }
 }
 
-/// Tells the client what happens, until it cannot be told.
+/// Tells the client what happens, until that is over or it cannot be told.
 async fn tell(peer: &Peer<RoleServer>, token: ProgressToken, lines: &Lines) {
     loop {
         lines.put.notified().await;
+        if lines.ended.load(Relaxed) {
+            return;
+        }
         let Some((count, line)) = lines.take() else { continue };
         #[expect(clippy::cast_precision_loss, reason = "one a second")]
         let told = ProgressNotificationParam::new(token.clone(), count as f64).with_message(line);
@@ -144,7 +167,7 @@ async fn tell(peer: &Peer<RoleServer>, token: ProgressToken, lines: &Lines) {
     }
 }
 
-impl ServerHandler for Session {
+impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         let us = Implementation::new("subagents", env!("CARGO_PKG_VERSION")).with_title("subagents");
@@ -167,21 +190,46 @@ impl ServerHandler for Session {
         self.call(request, cx).await
     }
 
-    /// From now on the client is told when the list is another.
+    /// From now on the client is told when the list is another; once, however often it says so.
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
-        let Some(mut changes) = self.toolbox.changes() else { return };
+        let client = self.client(&cx.extensions);
+        let Some(mut changes) = client.take_changes() else { return };
+        let _call = client.call();
+        while changed(&mut changes, client.gone()).await && cx.peer.notify_tool_list_changed().await.is_ok() {
+        }
+    }
+
+    fn accepted_subscription_filter(&self, _wanted: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    /// The same for a version of the protocol in which the client asks for it.
+    async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
+        let client = self.client(&cx.request_context().extensions);
+        let Some(mut changes) = client.take_changes().or_else(|| self.toolbox.changes()) else {
+            return Ok(());
+        };
+        let _call = client.call();
         let telling = async {
-            while changes.next().await.is_some() {
-                if cx.peer.notify_tool_list_changed().await.is_err() {
+            while changed(&mut changes, client.gone()).await {
+                let changed = ToolListChangedNotification::default();
+                if cx.sink().send(ServerNotification::ToolListChangedNotification(changed)).await.is_err() {
                     return;
                 }
             }
         };
-        let client = self.client(&cx.extensions);
-        let _call = client.call();
         tokio::select! {
-            () = client.gone().cancelled() => {}
+            () = cx.cancelled() => {}
             () = telling => {}
         }
+        Ok(())
+    }
+}
+
+/// Waits for a change; false when the client is gone, or the service.
+async fn changed(changes: &mut ToolboxChanges, gone: &CancellationToken) -> bool {
+    tokio::select! {
+        () = gone.cancelled() => false,
+        changed = changes.next() => changed.is_some(),
     }
 }

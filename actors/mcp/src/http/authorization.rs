@@ -1,4 +1,4 @@
-//! Who may come in. Pure.
+//! Who is served. Pure.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,13 +17,21 @@ const LONGEST: usize = 256;
 ///
 /// It comes in the header `Authorization: Bearer TOKEN`, or, from a client that takes no more than an address, in the path:
 /// `/TOKEN/mcp`. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct HttpToken(Arc<str>);
 
 /// Why a text is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a token has 16 to 256 letters, digits or any of `-._~`; `HttpToken::random` makes one")]
+#[non_exhaustive]
+#[error("a token has 16 to 256 letters, digits or any of `-._~`")]
 pub struct HttpTokenError;
+
+impl HttpTokenError {
+    /// `TOKEN_NOT_USABLE`.
+    pub fn code(&self) -> &'static str {
+        "TOKEN_NOT_USABLE"
+    }
+}
 
 impl HttpToken {
     /// A new one, of the system's randomness: 64 hexadecimal digits.
@@ -65,28 +73,28 @@ impl fmt::Debug for HttpToken {
     }
 }
 
-/// What a request gets.
+/// What a request may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    Welcome,
+pub(super) enum Authorization {
+    Authorized,
     /// It has not shown the token.
-    Stranger,
+    Unauthorized,
     /// There is nothing there.
-    Nowhere,
+    NotFound,
 }
 
 /// By its path, without the query, and its headers.
-pub(super) fn admit(token: &HttpToken, path: &str, headers: &HeaderMap) -> Admission {
+pub(super) fn authorize(token: &HttpToken, path: &str, headers: &HeaderMap) -> Authorization {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let Some(shown) = path.strip_suffix(PATH) else { return Admission::Nowhere };
+    let Some(shown) = path.strip_suffix(PATH) else { return Authorization::NotFound };
     let shown = match shown.strip_prefix('/') {
         Some(shown) => Some(shown.as_bytes()),
         None if shown.is_empty() => bearer(headers),
-        None => return Admission::Nowhere,
+        None => return Authorization::NotFound,
     };
     match shown {
-        Some(shown) if token.is(shown) => Admission::Welcome,
-        _ => Admission::Stranger,
+        Some(shown) if token.is(shown) => Authorization::Authorized,
+        _ => Authorization::Unauthorized,
     }
 }
 
@@ -109,14 +117,14 @@ mod tests {
     #[test]
     fn the_token_is_shown_in_the_header_or_in_the_path_and_nothing_else_is_let_in() {
         let token = HttpToken::new("0123456789abcdef").expect("a token");
-        let asked = |path: &str, values: &[&str]| admit(&token, path, &headers(values));
+        let asked = |path: &str, values: &[&str]| authorize(&token, path, &headers(values));
         for (path, values) in [
             ("/mcp", &["Bearer 0123456789abcdef"][..]),
             ("/mcp/", &["bearer  0123456789abcdef "]),
             ("/0123456789abcdef/mcp", &[]),
             ("/0123456789abcdef/mcp/", &["Bearer another"]),
         ] {
-            assert_eq!(asked(path, values), Admission::Welcome, "{path} {values:?}");
+            assert_eq!(asked(path, values), Authorization::Authorized, "{path} {values:?}");
         }
         for (path, values) in [
             ("/mcp", &[][..]),
@@ -131,10 +139,10 @@ mod tests {
             ("/0123456789ABCDEF/mcp", &[]),
             ("/x/0123456789abcdef/mcp", &[]),
         ] {
-            assert_eq!(asked(path, values), Admission::Stranger, "{path} {values:?}");
+            assert_eq!(asked(path, values), Authorization::Unauthorized, "{path} {values:?}");
         }
         for path in ["", "/", "/mcpx", "/x", "mcp", "/.well-known/oauth-protected-resource", "xmcp"] {
-            assert_eq!(asked(path, &["Bearer 0123456789abcdef"]), Admission::Nowhere, "{path}");
+            assert_eq!(asked(path, &["Bearer 0123456789abcdef"]), Authorization::NotFound, "{path}");
         }
     }
 
@@ -142,13 +150,13 @@ mod tests {
     fn a_token_is_long_plain_and_hidden() {
         let random = HttpToken::random();
         assert_eq!(random.as_str().len(), 64);
-        assert_ne!(random, HttpToken::random());
-        assert_eq!(HttpToken::new(random.as_str()), Ok(random.clone()));
+        assert_ne!(random.as_str(), HttpToken::random().as_str());
+        assert_eq!(HttpToken::new(random.as_str()).expect("a token").as_str(), random.as_str());
         assert!(!format!("{random:?}").contains(random.as_str()));
         let address = "127.0.0.1:8765".parse().expect("an address");
         assert_eq!(random.url(address), format!("http://127.0.0.1:8765/{}/mcp", random.as_str()));
         for wrong in ["", "too-short", "0123456789abcde ", "0123456789/abcdef", "0123456789abcdéf"] {
-            assert_eq!(HttpToken::new(wrong), Err(HttpTokenError), "{wrong}");
+            assert_eq!(HttpToken::new(wrong).err(), Some(HttpTokenError), "{wrong}");
         }
         assert!(HttpToken::new(&"x".repeat(256)).is_ok() && HttpToken::new(&"x".repeat(257)).is_err());
     }
