@@ -14,6 +14,7 @@ mod prompts;
 mod providers;
 mod run;
 mod signals;
+mod stderr;
 mod tally;
 mod tree;
 mod voices;
@@ -45,6 +46,12 @@ const EXIT_CLOSED: u8 = 141;
 const GUARDIAN: &str = "__guardian";
 
 pub(crate) fn main() -> ExitCode {
+    let code = called();
+    stderr::finish();
+    code
+}
+
+fn called() -> ExitCode {
     let mut typed = std::env::args_os().skip(1);
     if typed.next().is_some_and(|command| command == GUARDIAN) {
         return guard(&typed.next().unwrap_or_default().to_string_lossy());
@@ -140,6 +147,6 @@ fn log_to_stderr() -> Result<bool, UsageError> {
     };
     let filter = filter.to_str().ok_or_else(|| wrong("it is not UTF-8"))?;
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| wrong(&error.to_string()))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| stderr::Log).init();
     Ok(true)
 }

@@ -6,6 +6,7 @@ use crate::cli::{
     ledger, limits,
     plan::{self, Environment, UsageError},
     signals::{Caught, Signals},
+    stderr,
 };
 use std::{
     io::{self, IsTerminal, Write},
@@ -121,8 +122,7 @@ fn ready(provider: &ProviderConfig, permission: Option<Policy>) -> DynProvider {
 }
 
 fn tell(line: &str) {
-    // Nobody is left to tell where it cannot be written.
-    let _ = writeln!(io::stderr(), "{}", sanitised(line));
+    stderr::tell(format!("{}\n", sanitised(line)).into());
 }
 
 /// Tells the address on stdout, as the only line: with the token in it where it was made here, since nobody else knows it.

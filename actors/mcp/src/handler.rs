@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorCode, ErrorData, Extensions, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
-    ServerConfig, ServerNotification, SubscriptionFilter, ToolListChangedNotification,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions,
+    Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    ServerCapabilities, ServerConfig, ServerNotification, SubscriptionFilter, ToolListChangedNotification,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{Peer, RoleServer, ServerHandler};
@@ -190,6 +190,23 @@ impl ServerHandler for Handler {
         self.call(request, cx).await
     }
 
+    /// What nobody knows, and what is known and not understood: its parameters are then others than the protocol's.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = subagents_seam::bounded(&subagents_seam::sanitised(&request.method), 80);
+        Err(if KNOWN.contains(&&*method) {
+            let why = format!(
+                "the parameters of `{method}` are not as the protocol has them: names are text, `arguments` is an object"
+            );
+            ErrorData::new(ErrorCode::INVALID_PARAMS, why, None)
+        } else {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}` here"), None)
+        })
+    }
+
     /// From now on the client is told when the list is another; once, however often it says so.
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
         let client = self.client(&cx.extensions);
@@ -225,6 +242,9 @@ impl ServerHandler for Handler {
         Ok(())
     }
 }
+
+/// What a client may ask.
+const KNOWN: [&str; 4] = ["initialize", "subscriptions/listen", "tools/call", "tools/list"];
 
 /// Waits for a change; false when the client is gone, or the service.
 async fn changed(changes: &mut ToolboxChanges, gone: &CancellationToken) -> bool {

@@ -3,6 +3,7 @@
 mod authorization;
 mod caller;
 mod connections;
+mod late;
 mod presence;
 mod replay;
 mod sessions;

@@ -26,6 +26,7 @@ mod client;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
+mod lines;
 mod pipe;
 mod server;
 mod wire;

@@ -1,8 +1,9 @@
 //! A client at the other end of two pipes: what the protocol's own transport leaves open is bounded here.
 
+use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,29 +13,34 @@ use rmcp::model::{ErrorCode, ErrorData, GetExtensions as _, JsonRpcMessage, Requ
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite, Empty};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may leave a message unread before it is given up.
+use crate::lines::{Lines, Parsed, parse};
+
+/// How long a client may read nothing of what is there for it before it is given up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// As many requests of a client's may be open at once; the next is refused.
 const REQUESTS: usize = 4096;
 /// As many messages to it may wait; then nothing more is read of it until it has read some.
-const WRITES: usize = 1024;
+const WRITES: usize = 64;
 /// The longest message of a client's.
 pub(crate) const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
+/// How long what is on its way to a client that goes may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The transport of one client.
-pub(crate) struct Pipe<R: AsyncRead, W: AsyncWrite> {
-    /// What it writes of its own accord has a deadline, too.
-    inner: AsyncRwTransport<RoleServer, R, Pin<Box<TimeoutWriter<W>>>>,
-    /// The answer to a request too many, until it is written.
-    refusing: Option<BoxFuture<'static, std::io::Result<()>>>,
-    open: Arc<Semaphore>,
+pub(crate) struct Pipe<R, W: AsyncWrite> {
+    lines: Lines<R>,
+    /// The protocol's own, for what is written. Each write has a deadline.
+    inner: AsyncRwTransport<RoleServer, Empty, Pin<Box<TimeoutWriter<W>>>>,
+    open: OpenRequests,
     writes: Arc<Writes>,
+    /// The answer to what is no request, until it is written.
+    refusing: Option<BoxFuture<'static, std::io::Result<()>>>,
     /// Cancelled when the client is gone: what it owns is then ended, before the protocol has waited for anything.
     gone: CancellationToken,
 }
@@ -63,9 +69,45 @@ impl Drop for Write {
     }
 }
 
+/// The ids of a client's requests that are not answered yet.
+#[derive(Clone, Default)]
+pub(crate) struct OpenRequests(Arc<Mutex<HashSet<RequestId>>>);
+
+impl OpenRequests {
+    /// Opens one; an error where it may not be.
+    pub(crate) fn begin(&self, id: &RequestId, most: usize) -> Result<OpenRequest, ErrorData> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= most {
+            return Err(too_many(most));
+        }
+        if !open.insert(id.clone()) {
+            let why = "a request with this id is open already; give each its own";
+            return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None));
+        }
+        Ok(OpenRequest(Arc::new(Opened { open: self.clone(), id: id.clone() })))
+    }
+}
+
+/// The refusal of one more than may be open.
+pub(crate) fn too_many(most: usize) -> ErrorData {
+    let text = format!("{most} requests are open already; wait for some of their answers");
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
+}
+
 /// Held for as long as a request is open.
 #[derive(Clone)]
-struct OpenRequest(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+pub(crate) struct OpenRequest(#[expect(dead_code, reason = "it is held")] Arc<Opened>);
+
+struct Opened {
+    open: OpenRequests,
+    id: RequestId,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.open.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
 
 impl<R, W> Pipe<R, W>
 where
@@ -76,10 +118,11 @@ where
         let mut write = TimeoutWriter::new(write);
         write.set_timeout(Some(PATIENCE));
         Self {
-            inner: AsyncRwTransport::new_server(read, Box::pin(write)).with_max_line_length(LONGEST_MESSAGE),
-            refusing: None,
-            open: Arc::new(Semaphore::new(REQUESTS)),
+            lines: Lines::new(read, LONGEST_MESSAGE),
+            inner: AsyncRwTransport::new_server(tokio::io::empty(), Box::pin(write)),
+            open: OpenRequests::default(),
             writes: Arc::default(),
+            refusing: None,
             gone,
         }
     }
@@ -96,23 +139,31 @@ where
             while self.writes.waiting.load(SeqCst) >= WRITES {
                 self.writes.fewer.notified().await;
             }
-            let mut message = self.inner.receive().await?;
-            let JsonRpcMessage::Request(request) = &mut message else { return Some(message) };
-            if let Ok(permit) = self.open.clone().try_acquire_owned() {
-                let open = OpenRequest(Arc::new(permit));
-                request.request.extensions_mut().insert(open);
-                return Some(message);
+            if !self.lines.advance().await.ok()? {
+                return None;
             }
-            let refusal = self.send(refusal(REQUESTS, Some(request.id.clone())));
-            self.refusing = Some(refusal.boxed());
+            let parsed = parse(&self.lines.line());
+            self.lines.clear();
+            let (id, error) = match parsed {
+                Parsed::Nothing => {
+                    tracing::debug!("a line of a client's is no message");
+                    continue;
+                }
+                Parsed::Refused(id, error) => (id, error),
+                Parsed::Message(mut message) => {
+                    let JsonRpcMessage::Request(request) = &mut *message else { return Some(*message) };
+                    match self.open.begin(&request.id, REQUESTS) {
+                        Ok(open) => {
+                            request.request.extensions_mut().insert(open);
+                            return Some(*message);
+                        }
+                        Err(error) => (Some(request.id.clone()), error),
+                    }
+                }
+            };
+            self.refusing = Some(self.send(JsonRpcMessage::error(error, id)).boxed());
         }
     }
-}
-
-/// The answer to one request more than `most`.
-pub(crate) fn refusal(most: usize, id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
-    let text = format!("{most} requests are open already; wait for some of their answers");
-    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), id)
 }
 
 impl<R, W> Transport<RoleServer> for Pipe<R, W>
@@ -132,14 +183,16 @@ where
             let _write = write;
             let sent = tokio::select! {
                 biased;
-                sent = timeout(PATIENCE, sending) => sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())),
+                sent = sending => sent,
                 // What is being written when it goes may still arrive.
                 () = async { gone.cancelled().await; tokio::time::sleep(LAST_WORDS).await } => {
                     Err(std::io::ErrorKind::BrokenPipe.into())
                 }
             };
-            if let Err(error) = &sent {
-                tracing::debug!(%error, "a client cannot be written to and is given up");
+            if let Err(error) = &sent
+                && !gone.is_cancelled()
+            {
+                tracing::warn!(%error, "a client cannot be written to and is given up");
                 gone.cancel();
             }
             sent
@@ -164,6 +217,3 @@ where
         timeout(LAST_WORDS, self.inner.close()).await.unwrap_or(Ok(()))
     }
 }
-
-/// How long what is on its way to a client that goes may take.
-const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -170,8 +170,16 @@ pub(crate) async fn ended(calls: &TaskTracker) {
 
 fn handshake(error: &ServerInitializeError) -> McpError {
     // It went before it had said anything: a host that only looked whether it starts.
-    if let ServerInitializeError::ConnectionClosed(_) = error {
-        return McpError::Handshake("".into());
-    }
-    McpError::Handshake(subagents_seam::bounded(&subagents_seam::sanitised(&error.to_string()), 200).into())
+    let why = match error {
+        ServerInitializeError::ConnectionClosed(_) => return McpError::Handshake("".into()),
+        ServerInitializeError::ExpectedInitializeRequest(_) => "its first message is another".into(),
+        ServerInitializeError::TransportError { error, .. } => {
+            format!("its answer cannot be written: {}", error.error)
+        }
+        ServerInitializeError::UnexpectedInitializeResponse(_)
+        | ServerInitializeError::InitializeFailed(_)
+        | ServerInitializeError::Cancelled
+        | _ => error.to_string(),
+    };
+    McpError::Handshake(subagents_seam::bounded(&subagents_seam::sanitised(&why), 200).into())
 }

@@ -500,6 +500,26 @@ fn what_is_wrong_with_http_is_told_before_anything_starts() {
 }
 
 #[test]
+fn a_log_that_nobody_reads_keeps_no_signal_from_being_heard() {
+    let folder = configured(TWO);
+    let mut host = Host::of(subagents(["mcp"]).directory(folder.path()).env("SUBAGENTS_LOG", "trace"));
+    // More than a pipe holds, and than may wait.
+    for _ in 0..2_000 {
+        let id = host.ask("ping", &json!({}));
+        host.answer(id);
+    }
+    host.live.signal(Signal::TERM);
+    let begun = Instant::now();
+    while host.live.child.try_wait().expect("it can be asked").is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not end");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let (code, told) = host.ended();
+    assert_eq!(code, Some(143));
+    assert!(told.len() >= 60_000, "{} bytes", told.len());
+}
+
+#[test]
 fn more_calls_than_may_work_at_once_wait() {
     let folder =
         configured("[providers.slow]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"sleep 0.4; cat\"]\n");

@@ -28,7 +28,8 @@ pub struct HttpTokenError;
 
 impl HttpTokenError {
     /// `TOKEN_NOT_USABLE`.
-    pub fn code(&self) -> &'static str {
+    pub fn code(self) -> &'static str {
+        let Self = self;
         "TOKEN_NOT_USABLE"
     }
 }

@@ -1,8 +1,10 @@
 //! The connections: who comes, what is read of it, and how long it may take.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -20,7 +22,7 @@ use subagents_process::{Peer, any_child};
 use subagents_runtime::WeakService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -28,15 +30,17 @@ use tokio_util::task::TaskTracker;
 
 use super::authorization::{Authorization, HttpToken, authorize};
 use super::caller::Connection;
+use super::late::promptly;
 use super::sessions::{self, Entrance, REQUESTS, Sessions};
 use crate::client::Client;
 use crate::handler::Handler;
+use crate::lines::mended;
 use crate::pipe::{LONGEST_MESSAGE, PATIENCE};
 use crate::server::{McpError, McpServer, ended};
 
 /// As many connections of whoever has shown the token may be open at once; the next is refused.
 const CONNECTIONS: usize = 2048;
-/// As many of whoever has not yet; the next is let in when one of them has, or is shown out.
+/// As many of whoever has not yet; the oldest gives way to the next.
 const UNKNOWN: usize = 256;
 /// How long a request may take to be sent: its head, and then its body. A connection that waits for its next request is
 /// closed after as long.
@@ -51,10 +55,13 @@ const DRAINING: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_secs(1);
 /// How long nobody is let in where no connection can be had.
 const PAUSE: Duration = Duration::from_millis(100);
+const JSON: &[u8] = b"application/json";
+/// The version of the protocol from which on there are no sessions.
+const MODERN: &str = "2026-07-28";
 /// When whoever is refused for want of room may try again, in seconds.
 const AGAIN: &str = "1";
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// The protocol over HTTP, of the crate that knows it.
 type Protocol = StreamableHttpService<Handler, Sessions>;
 
@@ -91,6 +98,7 @@ pub(crate) async fn serve(
         entrance: entrance.clone(),
         requests,
         known: Arc::new(Semaphore::new(CONNECTIONS)),
+        sessions: sessions.clone(),
         large: Semaphore::new(LARGE_BODIES),
     });
     let mut connections = JoinSet::new();
@@ -108,25 +116,27 @@ pub(crate) async fn serve(
     served
 }
 
-/// Lets in who comes.
+/// Lets in who comes. Of those who have not shown the token the oldest gives way to the next: whoever has it shows it at once.
 async fn accept(server: &Arc<Server>, listener: &TcpListener, open: &mut JoinSet<()>) -> Infallible {
-    let unknown = Arc::new(Semaphore::new(UNKNOWN));
+    let mut unknown = VecDeque::<(Arc<Standing>, AbortHandle)>::new();
     loop {
-        let next = async {
-            // The semaphore is never closed.
-            let place = unknown.clone().acquire_owned().await.ok()?;
-            match listener.accept().await {
-                Ok((stream, remote)) => Some((stream, remote, place)),
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, remote)) => {
+                    unknown.retain(|(standing, task)| !task.is_finished() && !standing.is_known());
+                    if unknown.len() >= UNKNOWN
+                        && let Some((_, oldest)) = unknown.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    let standing = Arc::<Standing>::default();
+                    let task = open.spawn(server.clone().talk(stream, remote, standing.clone()));
+                    unknown.push_back((standing, task));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "a connection cannot be had");
                     sleep(PAUSE).await;
-                    None
                 }
-            }
-        };
-        tokio::select! {
-            next = next => if let Some((stream, remote, place)) = next {
-                open.spawn(server.clone().talk(stream, remote, place));
             },
             _ = open.join_next(), if !open.is_empty() => {}
         }
@@ -184,37 +194,39 @@ struct Server {
     requests: Arc<Semaphore>,
     /// Connections of whoever has shown the token.
     known: Arc<Semaphore>,
+    sessions: Arc<Sessions>,
     large: Semaphore,
 }
 
-/// The place of one connection: among the unknown, and from its first authorized request on among the known.
-struct Standing {
-    place: Mutex<(Option<OwnedSemaphorePermit>, bool)>,
-}
+/// Whether a connection is of somebody who has shown the token, and its place among those.
+#[derive(Default)]
+struct Standing(OnceLock<OwnedSemaphorePermit>);
 
 impl Standing {
+    fn is_known(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// False where there is no room among the known.
-    fn is_known(&self, known: &Arc<Semaphore>) -> bool {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if !place.1
-            && let Ok(permit) = known.clone().try_acquire_owned()
+    fn becomes_known(&self, known: &Arc<Semaphore>) -> bool {
+        if !self.is_known()
+            && let Ok(place) = known.clone().try_acquire_owned()
         {
-            *place = (Some(permit), true);
+            let _ = self.0.set(place);
         }
-        place.1
+        self.is_known()
     }
 }
 
 impl Server {
     /// One connection, to its end.
-    async fn talk(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, place: OwnedSemaphorePermit) {
+    async fn talk(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, standing: Arc<Standing>) {
         let Ok(local) = stream.local_addr() else { return };
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         // One that does not read is given up: an open stream has a sign of life every 15 seconds.
         stream.set_write_timeout(Some(PATIENCE));
         let connection = Arc::new(Connection::new(local, remote));
-        let standing = Arc::new(Standing { place: Mutex::new((Some(place), false)) });
         let answer = service_fn(move |request| {
             let (server, connection, standing) = (self.clone(), connection.clone(), standing.clone());
             async move { Ok::<_, Infallible>(server.answer(request, connection, &standing).await) }
@@ -248,7 +260,7 @@ impl Server {
                 return answer;
             }
         }
-        if !standing.is_known(&self.known) {
+        if !standing.becomes_known(&self.known) {
             return busy("too many connections are open; close some");
         }
         let (mut head, body) = request.into_parts();
@@ -257,7 +269,8 @@ impl Server {
             Ok(Err(refused)) => return refused,
             Err(_) => return told(StatusCode::REQUEST_TIMEOUT, "the body did not come within 30 seconds"),
         };
-        if !head.headers.contains_key("mcp-session-id") {
+        let has_session = head.headers.contains_key("mcp-session-id");
+        if !has_session {
             let Ok(place) = self.requests.clone().try_acquire_owned() else {
                 return busy("too many requests are open; wait for some of their answers");
             };
@@ -265,8 +278,27 @@ impl Server {
             head.extensions.insert(Arc::new(place));
             self.visited(&connection).await;
         }
+        let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
+        let is_modern = head.headers.get("mcp-protocol-version").is_some_and(|version| *version >= *MODERN);
+        if !has_session && !is_modern && !self.sessions.has_room() {
+            return busy("all sessions are in use; end one, or try again in some seconds");
+        }
         head.extensions.insert(connection);
-        self.protocol.handle(Request::from_parts(head, Full::new(body))).await
+        let body = match mended(&body) {
+            Cow::Borrowed(_) => body,
+            Cow::Owned(mended) => mended.into(),
+        };
+        let request = Request::from_parts(head, Full::new(body));
+        let answer = if has_session {
+            self.protocol.handle(request).await
+        } else {
+            let protocol = self.protocol.clone();
+            promptly(async move { protocol.handle(request).await }).await
+        };
+        if is_json && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return told(StatusCode::BAD_REQUEST, "the body is no message of JSON-RPC 2.0");
+        }
+        answer
     }
 
     /// Finds out whether one without a session is a child of ours, where we have any.
@@ -323,7 +355,7 @@ fn busy(words: &'static str) -> Answer {
 }
 
 /// An answer in words. What was not read of the request goes with the connection.
-fn told(status: StatusCode, words: &'static str) -> Answer {
+pub(super) fn told(status: StatusCode, words: &'static str) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from_static(words.as_bytes())).boxed());
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

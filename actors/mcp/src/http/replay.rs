@@ -151,10 +151,12 @@ impl EventStore for Replay {
 mod tests {
     use super::*;
     use futures_util::{FutureExt, StreamExt};
-    use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage, ServerNotification};
+    use rmcp::model::{
+        ErrorData, RequestId, ServerJsonRpcMessage, ServerNotification, ToolListChangedNotification,
+    };
 
     fn note() -> ServerSseMessage {
-        let changed = ServerNotification::ToolListChangedNotification(Default::default());
+        let changed = ServerNotification::ToolListChangedNotification(ToolListChangedNotification::default());
         ServerSseMessage::from_message(ServerJsonRpcMessage::notification(changed))
     }
 

@@ -29,7 +29,7 @@ use super::caller::{Connection, place};
 use super::presence::{ABSENCE, Presence};
 use super::replay::Replay;
 use crate::client::Client;
-use crate::pipe::refusal;
+use crate::pipe::{OpenRequest, OpenRequests, too_many};
 use crate::server::McpError;
 
 /// As many sessions may be open at once; the one that has been idle for longest makes room for the next.
@@ -70,6 +70,8 @@ struct Book {
     entering: usize,
 }
 
+type Entry = (SessionId, Arc<Session>);
+
 /// A place for a session that is on its way in.
 struct Reservation<'a>(&'a Sessions);
 
@@ -84,6 +86,7 @@ struct Session {
     local: LocalSessionManager,
     replay: Arc<Replay>,
     presence: Mutex<Presence>,
+    requests: OpenRequests,
     /// When it has said hello.
     client: OnceLock<Arc<Client>>,
     version: OnceLock<ProtocolVersion>,
@@ -99,6 +102,7 @@ impl Session {
             local,
             replay,
             presence: Mutex::new(Presence::new(Instant::now())),
+            requests: OpenRequests::default(),
             client: OnceLock::new(),
             version: OnceLock::new(),
         }
@@ -122,23 +126,24 @@ impl Session {
     }
 }
 
-/// Held for as long as a request is open.
+/// Held for as long as a request of a session is under way.
 #[derive(Clone)]
-struct OpenRequest(#[expect(dead_code, reason = "it is held")] Arc<Open>);
+struct UnderWay(#[expect(dead_code, reason = "it is held")] Arc<Held>);
 
-struct Open {
+struct Held {
     session: Arc<Session>,
     _place: OwnedSemaphorePermit,
+    _open: OpenRequest,
 }
 
-impl Open {
-    fn begin(session: &Arc<Session>, place: OwnedSemaphorePermit) -> OpenRequest {
+impl UnderWay {
+    fn begin(session: &Arc<Session>, place: OwnedSemaphorePermit, open: OpenRequest) -> Self {
         session.presence().call_begins();
-        OpenRequest(Arc::new(Self { session: session.clone(), _place: place }))
+        Self(Arc::new(Held { session: session.clone(), _place: place, _open: open }))
     }
 }
 
-impl Drop for Open {
+impl Drop for Held {
     fn drop(&mut self) {
         self.session.presence().call_ends(Instant::now());
     }
@@ -192,9 +197,32 @@ impl Sessions {
         join_all(ending).await;
     }
 
+    /// Whether another could come in.
+    pub(super) fn has_room(&self) -> bool {
+        let book = self.book();
+        let now = Instant::now();
+        book.open.len() + book.entering < SESSIONS
+            || book.open.values().any(|session| session.presence().idle_since(now).is_some())
+    }
+
+    /// A place for a request, or the answer to one that cannot have one.
+    fn begin(
+        &self,
+        session: &Arc<Session>,
+        message: &ClientJsonRpcMessage,
+    ) -> Result<UnderWay, ServerSseMessage> {
+        let id = if let JsonRpcMessage::Request(request) = message { Some(request.id.clone()) } else { None };
+        let place = self.requests.clone().try_acquire_owned().map_err(|_| too_many(REQUESTS));
+        let begun = place.and_then(|place| {
+            let open = session.requests.begin(id.as_ref().unwrap_or(&RequestId::Number(0)), REQUESTS)?;
+            Ok(UnderWay::begin(session, place, open))
+        });
+        begun.map_err(|error| ServerSseMessage::from_message(JsonRpcMessage::error(error, id)))
+    }
+
     /// A place for the next. Where all are taken, the one that has been idle for longest gives way, if any has been for a
     /// while.
-    fn reserve(&self) -> io::Result<(Reservation<'_>, Option<(SessionId, Arc<Session>)>)> {
+    fn reserve(&self) -> io::Result<(Reservation<'_>, Option<Entry>)> {
         let mut book = self.book();
         let mut ended = None;
         if book.open.len() + book.entering >= SESSIONS {
@@ -250,12 +278,14 @@ impl SessionManager for Sessions {
         mut message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
         let session = self.session(id)?;
-        let peer = match &message {
-            JsonRpcMessage::Request(request) => match connection(request.request.extensions()) {
-                Some(connection) => connection.peer().await,
-                None => Peer::default(),
-            },
-            _ => Peer::default(),
+        let connection = if let JsonRpcMessage::Request(request) = &message {
+            connection(request.request.extensions()).cloned()
+        } else {
+            None
+        };
+        let peer = match connection {
+            Some(connection) => connection.peer().await,
+            None => Peer::default(),
         };
         let client = self.entrance.enter(peer).map_err(io::Error::other)?;
         message.insert_extension(session.client.get_or_init(|| client).clone());
@@ -288,13 +318,15 @@ impl SessionManager for Sessions {
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let session = self.session(id)?;
-        let Ok(place) = self.requests.clone().try_acquire_owned() else {
-            let refused = ServerSseMessage::from_message(refusal(REQUESTS, request_id(&message)));
-            let refused: EventStream = Box::pin(stream::once(std::future::ready(refused)));
-            return Ok(refused);
+        let under_way = match self.begin(&session, &message) {
+            Ok(under_way) => under_way,
+            Err(refused) => {
+                let refused: EventStream = Box::pin(stream::once(std::future::ready(refused)));
+                return Ok(refused);
+            }
         };
         session.sign(&mut message);
-        message.insert_extension(Open::begin(&session, place));
+        message.insert_extension(under_way);
         let (listening, primed) = (Listening::begin(&session), session.knows_priming());
         let answers = session.local.create_stream(id, message).await.map_err(io::Error::other)?;
         let answers = answers.filter(move |event| std::future::ready(primed || event.message.is_some()));
@@ -341,8 +373,4 @@ fn listened(
     Box::pin(events.inspect(move |_| {
         let _listening = &listening;
     }))
-}
-
-fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    if let JsonRpcMessage::Request(request) = message { Some(request.id.clone()) } else { None }
 }

@@ -75,7 +75,6 @@ pub(crate) struct Request {
     host: String,
     body: Vec<u8>,
     id: u64,
-    patient: bool,
 }
 
 impl Request {
@@ -84,16 +83,7 @@ impl Request {
             hyper::Request::builder().method(method).header("accept", "application/json, text/event-stream");
         let authorization = Some(format!("Bearer {}", token.as_str()));
         let host = server.to_string();
-        Self {
-            address: server,
-            request,
-            path: "/mcp".to_owned(),
-            authorization,
-            host,
-            body,
-            id: 0,
-            patient: false,
-        }
+        Self { address: server, request, path: "/mcp".to_owned(), authorization, host, body, id: 0 }
     }
 
     pub(crate) fn hello(server: &Server, version: &str) -> Self {
@@ -142,10 +132,18 @@ impl Request {
         self
     }
 
-    /// It waits for as long as it takes, whatever time that is.
-    pub(crate) fn patient(mut self) -> Self {
-        self.patient = true;
-        self
+    /// As it is written.
+    pub(crate) fn plain(self) -> String {
+        let mut text = format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n",
+            self.path, self.host
+        );
+        for (name, value) in self.request.headers_ref().unwrap() {
+            text += &format!("{name}: {}\r\n", value.to_str().unwrap());
+        }
+        let authorization = self.authorization.unwrap();
+        let body = String::from_utf8(self.body).unwrap();
+        text + &format!("authorization: {authorization}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
     /// Over a connection of its own.
@@ -163,8 +161,7 @@ impl Request {
             request = request.header("content-type", "application/json");
         }
         let request = request.body(Full::<Bytes>::new(self.body.into())).unwrap();
-        let answer = sender.send_request(request);
-        let answer = if self.patient { answer.await.unwrap() } else { within(answer).await.unwrap() };
+        let answer = within(sender.send_request(request)).await.unwrap();
         let (head, body) = answer.into_parts();
         Stream {
             status: head.status.as_u16(),

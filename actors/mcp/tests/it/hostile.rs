@@ -147,3 +147,51 @@ async fn a_client_that_reads_no_answer_to_its_garbage_and_goes_is_noticed() {
     within(&mut client.served).await.unwrap().unwrap();
     assert_eq!((probe.closes(), probe.alive()), (1, 0));
 }
+
+#[tokio::test]
+async fn whoever_waits_for_an_answer_to_what_cannot_be_read_gets_one() {
+    let mut client = Client::of(Scripted::obedient()).await;
+    let call = |id: u64, prompt: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"subagent","arguments":{{"description":"x","prompt":"{prompt}"}}}}}}"#
+        )
+    };
+    // Half a character, as a program leaves it that cuts a text.
+    client.line(&call(71, "echo half \\ud83d")).await;
+    assert!(client.outcome(71).await.0.contains("\nhalf \u{fffd}\n"));
+    client.line(&call(72, &"x".repeat(17 << 20))).await;
+    assert!(client.answer(72).await["error"]["message"].as_str().unwrap().contains("too long"));
+    client.line(&call(73, "x")[..90]).await;
+    assert_eq!(client.answer(73).await["error"]["code"], -32700);
+    client.line(&call(74, "hang")).await;
+    client.line(&call(74, "echo twice")).await;
+    assert!(
+        client.answer(74).await["error"]["message"].as_str().unwrap().contains("this id is open already")
+    );
+    client
+        .line(
+            r#"{"jsonrpc":"2.0","id":75,"method":"tools/call","params":{"name":"subagent","arguments":[]}}"#,
+        )
+        .await;
+    assert_eq!(client.answer(75).await["error"]["code"], -32602);
+    let long = "m".repeat(1 << 20);
+    client.line(&format!(r#"{{"jsonrpc":"2.0","id":76,"method":"{long}"}}"#)).await;
+    assert!(client.answer(76).await.to_string().len() < 400);
+    client.go().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_is_not_given_up() {
+    let mut client = Client::of(Scripted::obedient()).await;
+    let long = "x".repeat(4_000);
+    let mut ids = Vec::new();
+    for _ in 0..60 {
+        ids.push(client.call(&format!("echo {long}")).await);
+    }
+    // One answer in twenty seconds: half an hour in all.
+    for id in ids {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(client.outcome(id).await.0.contains("xxx"));
+    }
+    client.go().await;
+}
