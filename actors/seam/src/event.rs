@@ -1,11 +1,11 @@
 //! What goes out on the broadcast channel. Nothing that a listener does or leaves undone touches a run (SPEC 2.6).
 
 use crate::{AgentId, Content, Name, Node, NodeId, RunId, StopReason};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, sync::Arc};
 
 /// One item of the event stream: the lifecycle of runs and providers, and changes of the tree.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Event {
@@ -35,7 +35,7 @@ pub enum Event {
 }
 
 /// Which run (SPEC 1.8).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunInfo {
     /// The run.
@@ -56,7 +56,7 @@ impl RunInfo {
 }
 
 /// Which run ended, and how (SPEC 1.8).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunEndInfo {
     /// The same as in its `Started`.
@@ -138,8 +138,48 @@ impl Serialize for NodeChange {
     }
 }
 
+/// From a record: the change is as of it, and renders it.
+impl<'de> Deserialize<'de> for NodeChange {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let node = Node::deserialize(deserializer)?;
+        let moment = Moment { revision: node.revision, state: 0, at: 0 };
+        Ok(Self::new(node.id, moment, Arc::new(node)))
+    }
+}
+
 impl fmt::Debug for NodeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.node().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeKind;
+
+    #[test]
+    fn an_event_that_was_written_is_read_again() {
+        let run = RunInfo::new(RunId::new(), "p".into(), AgentId::new(), true);
+        let mut node = Node::new(run.run_id.into(), None, NodeKind::Run);
+        (node.revision, node.label) = (7, Some("x".into()));
+        let moment = Moment { revision: 7, state: 0, at: 0 };
+        let change = NodeChange::new(node.id, moment, Arc::new(node.clone()));
+        for event in [
+            Event::ProviderAdded { name: "p".into() },
+            Event::ProviderRemoved { name: "p".into() },
+            Event::Started(run.clone()),
+            Event::Ended(RunEndInfo::new(run.clone(), StopReason::Completed, Some("an answer".into()))),
+            Event::Ended(RunEndInfo::new(run.clone(), StopReason::Aborted, None)),
+            Event::NodeChanged(change),
+            Event::NodeGone { id: run.run_id.into(), revision: 8 },
+        ] {
+            let written = serde_json::to_string(&event).expect("it is written");
+            let read: Event = serde_json::from_str(&written).expect(&written);
+            assert_eq!(read, event, "{written}");
+            if let Event::NodeChanged(change) = read {
+                assert_eq!(change.node(), node);
+            }
+        }
     }
 }
