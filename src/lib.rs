@@ -108,7 +108,8 @@ pub mod tool {
 #[cfg(feature = "inspect")]
 pub mod inspect {
     pub use subagents_inspect::{
-        Change, Folder, HostInfo, HostSocket, InspectError, Inspector, OpenError, Seen, Watch, hosts,
+        CancelOutcome, Change, Folder, HostInfo, HostSocket, InspectError, Inspector, OpenError, Seen,
+        Stopper, Watch, hosts,
     };
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 use subagents::{
     Node, NodeKind, RunId,
-    inspect::{Folder, HostInfo, HostSocket, InspectError, Seen, hosts},
+    inspect::{CancelOutcome, Folder, HostInfo, HostSocket, InspectError, Seen, hosts},
 };
 
 /// How long a host may take to answer.
@@ -37,8 +37,9 @@ pub(crate) fn tell(args: &TreeArgs) -> Result<u8, UsageError> {
     let mut screen = Screen::new(args);
     loop {
         let (seen, failed) = look(args.pid)?;
+        let seen: Vec<_> = seen.into_iter().map(|(_, seen)| seen).collect();
         let code = if failed { EXIT_FAILED } else { 0 };
-        match screen.show(&seen) {
+        match screen.show(&seen, failed) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(EXIT_CLOSED),
             Err(error) => {
                 tell_line(&format!("subagents: stdout cannot be written: {error}"));
@@ -66,18 +67,11 @@ pub(crate) fn kill(args: &KillArgs) -> Result<u8, UsageError> {
             one_line(&args.run)
         )));
     }
-    let folder = Folder::of_user();
-    let mut found = Vec::new();
-    let mut failed = false;
-    for host in asked(&folder, args.pid)? {
-        match host.look(PATIENCE) {
-            Ok(seen) => found.extend(runs(&seen, &plain).into_iter().map(|run| (host.clone(), run))),
-            Err(error) => {
-                failed = true;
-                tell_error(&error);
-            }
-        }
-    }
+    let (seen, failed) = look(args.pid)?;
+    let found: Vec<_> = seen
+        .iter()
+        .flat_map(|(host, seen)| runs(seen, &plain).into_iter().map(move |run| (host, run)))
+        .collect();
     match &*found {
         [] => {
             tell_line(&format!(
@@ -86,15 +80,9 @@ pub(crate) fn kill(args: &KillArgs) -> Result<u8, UsageError> {
             Ok(EXIT_FAILED)
         }
         [(host, run)] => Ok(match host.cancel(*run, END) {
-            Ok(Some(true)) => u8::from(failed),
-            Ok(Some(false)) => {
-                tell_line(&format!(
-                    "subagents: run {run} was cancelled, and something of it may be left; `subagents tree` says what"
-                ));
-                EXIT_FAILED
-            }
-            Ok(None) => {
-                tell_line(&format!("subagents: run {run} has just ended by itself"));
+            Ok(CancelOutcome::Gone) => u8::from(failed),
+            Ok(outcome) => {
+                tell_line(&format!("subagents: run {run} {}", became(&outcome)));
                 EXIT_FAILED
             }
             Err(error) => {
@@ -109,6 +97,20 @@ pub(crate) fn kill(args: &KillArgs) -> Result<u8, UsageError> {
                 ids.join(", ")
             )))
         }
+    }
+}
+
+/// What is said of a run of which it is not sure that nothing is left.
+fn became(outcome: &CancelOutcome) -> String {
+    match outcome {
+        CancelOutcome::NoSuchRun => "has just ended by itself".to_owned(),
+        CancelOutcome::MayBeLeft { what } => {
+            format!("was cancelled, and may have left something behind: {}", one_line(what))
+        }
+        CancelOutcome::Ending => {
+            "was cancelled, and has not ended yet; `subagents tree` says what it waits for".to_owned()
+        }
+        CancelOutcome::Gone | _ => "was cancelled; `subagents tree` says whether anything is left".to_owned(),
     }
 }
 
@@ -133,11 +135,13 @@ fn asked(folder: &Folder, pid: Option<u32>) -> Result<Vec<HostSocket>, UsageErro
 }
 
 /// What there is to see, and whether somebody did not answer.
-fn look(pid: Option<u32>) -> Result<(Vec<Seen>, bool), UsageError> {
+fn look(pid: Option<u32>) -> Result<(Vec<(HostSocket, Seen)>, bool), UsageError> {
     let (mut seen, mut failed) = (Vec::new(), false);
     for host in asked(&Folder::of_user(), pid)? {
         match host.look(PATIENCE) {
-            Ok(one) => seen.push(one),
+            Ok(one) => seen.push((host, one)),
+            // Nothing runs there any more, and that is no fault.
+            Err(InspectError::Ended { .. }) => {}
             Err(error) => {
                 failed = true;
                 tell_error(&error);
@@ -187,8 +191,8 @@ impl Screen {
         }
     }
 
-    fn show(&mut self, seen: &[Seen]) -> io::Result<()> {
-        let text = if self.json { json(seen) } else { drawn(seen) };
+    fn show(&mut self, seen: &[Seen], failed: bool) -> io::Result<()> {
+        let text = if self.json { json(seen) } else { drawn(seen, failed) };
         if let Some(terminal) = &self.terminal {
             let rows = usize::from(terminal.size().0).saturating_sub(1).max(1);
             let columns = usize::from(terminal.size().1).max(20);
@@ -203,7 +207,7 @@ impl Screen {
         }
         // In a pipe what has not changed but for its ages is not said again.
         if self.watch {
-            let key = revisions(seen);
+            let key = format!("{failed} {}", revisions(seen));
             if self.last.as_ref() == Some(&key) {
                 return Ok(());
             }
@@ -229,8 +233,9 @@ fn revisions(seen: &[Seen]) -> String {
     revisions.collect()
 }
 
-fn drawn(seen: &[Seen]) -> String {
-    if seen.is_empty() {
+/// Where somebody could not be asked, nobody knows whether nothing runs.
+fn drawn(seen: &[Seen], failed: bool) -> String {
+    if seen.is_empty() && !failed {
         return "nothing of subagents runs here; `subagents run` and `subagents mcp` are seen while they do\n".to_owned();
     }
     let hosts = seen.iter().map(|Seen { host, tree, .. }| {
@@ -243,4 +248,24 @@ fn drawn(seen: &[Seen]) -> String {
 fn tag(node: &Node) -> Option<String> {
     let id = (node.kind == NodeKind::Run).then(|| node.id.to_string())?;
     Some(id.get(id.len() - DIGITS..)?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_run_is_told_with_what_is_left() {
+        let left = CancelOutcome::MayBeLeft { what: "a process\u{1b}[31m\n42".to_owned() };
+        for (outcome, told) in [
+            (CancelOutcome::NoSuchRun, "has just ended by itself"),
+            (left, "was cancelled, and may have left something behind: a process | 42"),
+            (
+                CancelOutcome::Ending,
+                "was cancelled, and has not ended yet; `subagents tree` says what it waits for",
+            ),
+        ] {
+            assert_eq!(became(&outcome), told);
+        }
+    }
 }

@@ -2,7 +2,11 @@
 //! same user.
 //!
 //! The host opens a socket, in a folder that only its user may enter; whoever connects is asked who it is by the system.
-//! Looking reads the index of the service and changes nothing; prompts and answers are not shown.
+//! Looking reads the index of the service and changes nothing; prompts and answers are not shown. What goes over the socket
+//! is written in a version, which both sides tell.
+//!
+//! Neither side trusts the other to go on: a host serves so many at once, each for so long, and whoever looks says how long it
+//! waits, for the whole of an answer, and reads no more than 256 MiB of it. Whoever looks blocks its thread for that time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,10 +35,11 @@
 
 mod client;
 mod folder;
+mod name;
 mod server;
 mod wire;
 
-pub use client::{HostSocket, InspectError, Watch, hosts};
+pub use client::{HostSocket, InspectError, Stopper, Watch, hosts};
 pub use folder::Folder;
 pub use server::{Inspector, OpenError};
-pub use wire::{Change, HostInfo, Seen};
+pub use wire::{CancelOutcome, Change, HostInfo, Seen};

@@ -1,27 +1,33 @@
 //! The side of the host.
 
-use std::fs;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use rustix::fs::Stat;
 use serde::Serialize;
 use subagents_runtime::{SubagentService, WeakService};
-use subagents_seam::{CancelCause, Event, RunId, bounded, sanitised};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use subagents_seam::{CancelCause, DisposeError, Event, RunId};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Take};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::folder::Folder;
-use crate::wire::{Answer, Change, HostInfo, LONGEST_QUESTION, Question, Seen};
+use crate::folder::{Folder, OpenFolder, is_same};
+use crate::name;
+use crate::wire::{
+    Answer, CancelOutcome, Change, HostInfo, LONGEST_QUESTION, Question, Seen, Unread, VERSION, line, read,
+};
 
 /// As many may look at once; the next waits.
 const LOOKERS: usize = 32;
+/// As many of them may stay to watch: there is always a place for whoever looks and goes.
+const WATCHERS: usize = 24;
 /// How long a question, or the reading of an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of a run is waited for.
@@ -29,14 +35,17 @@ const END: Duration = Duration::from_secs(20);
 /// After a failure of the system to take a connection, this long nothing is tried.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Lets programs of the same user look at a service, and end its runs. It does not keep the service.
+/// Lets programs of the same user look at a service, and end its runs. It does not keep the service: once that has ended,
+/// whoever looks is told so.
 ///
-/// **Dropping** it closes the socket and removes it.
+/// **Dropping** it closes the socket, and every connection, and removes it from the folder; it does not wait. Of a run that
+/// somebody has just asked to be cancelled the cancellation goes on.
 #[derive(Debug)]
 #[must_use = "dropping it closes the socket"]
 pub struct Inspector {
     path: PathBuf,
     task: AbortHandle,
+    _own: OwnSocket,
 }
 
 /// Why there is no socket.
@@ -52,7 +61,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The socket cannot be made.
-    #[error("the socket {} cannot be made: {source}", path.display())]
+    #[error("the socket {} cannot be made: {source}; choose a folder that has room for it, with a short path", path.display())]
     Socket {
         /// The socket.
         path: PathBuf,
@@ -78,33 +87,29 @@ impl OpenError {
 impl Inspector {
     /// Opens a socket for this service; `name` is what the host calls itself.
     ///
+    /// It is seen once it can be connected to.
+    ///
     /// # Errors
-    /// Where the folder is not the user's own, or has no room.
+    /// Where the folder is not the user's own, is another one meanwhile, or has no room, and outside a tokio runtime. Nobody
+    /// is seen then.
+    ///
+    /// # Panics
+    /// In a tokio runtime without I/O.
     pub fn open(service: &SubagentService, name: &str, folder: &Folder) -> Result<Self, OpenError> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
-        folder.make().map_err(|source| OpenError::Folder { path: folder.path().to_owned(), source })?;
         let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let path = folder.path().join(format!("{pid}-{}.sock", COUNT.fetch_add(1, Relaxed)));
-        let failed = |source| OpenError::Socket { path: path.clone(), source };
-        // One of an earlier process of this id is nobody's.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            Ok(()) | Err(_) => {}
-        }
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        let host = HostInfo {
-            name: bounded(&sanitised(name).replace(['\n', '\t'], " "), 80),
-            pid,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let serving = Serving { service: service.downgrade(), host };
+        let folder =
+            folder.make().map_err(|source| OpenError::Folder { path: folder.path().to_owned(), source })?;
+        let (listener, own) = bind(folder, pid)?;
+        let path = own.folder.path().join(&own.name);
+        let host = HostInfo::new(name, pid, env!("CARGO_PKG_VERSION"));
+        let serving = Serving { service: service.downgrade(), host, watchers: Semaphore::new(WATCHERS) };
         let task = runtime.spawn(async move { serving.serve(&listener).await }).abort_handle();
-        Ok(Self { path, task })
+        Ok(Self { path, task, _own: own })
     }
 
     /// The socket.
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -112,14 +117,59 @@ impl Inspector {
 impl Drop for Inspector {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Between being bound and being listened at a socket refuses, as that of a killed host does. So it has its name, by which it
+/// is looked for, only afterwards.
+fn bind(folder: OpenFolder, pid: u32) -> Result<(UnixListener, OwnSocket), OpenError> {
+    let name = name::fresh(pid);
+    let (binds, listens) = (format!("{name}{}", name::BINDS), format!("{name}{}", name::LISTENS));
+    let (path, socket) = (folder.path().to_owned(), folder.path().join(&listens));
+    let of_folder = |source| OpenError::Folder { path: path.clone(), source };
+    let of_socket = |source| OpenError::Socket { path: socket.clone(), source };
+    let listener = UnixListener::bind(path.join(&binds)).map_err(of_socket)?;
+    // Where another folder was put in its place, the socket is in that one: it is left there, and nobody listens.
+    folder.stands().map_err(of_folder)?;
+    let mut own = OwnSocket::of(folder, binds).map_err(of_folder)?;
+    own.rename(listens).map_err(of_socket)?;
+    Ok((listener, own))
+}
+
+/// A socket that was bound here. **Dropping** it removes it from the folder, where it is still the same.
+#[derive(Debug)]
+struct OwnSocket {
+    folder: OpenFolder,
+    name: String,
+    data: Stat,
+}
+
+impl OwnSocket {
+    fn of(folder: OpenFolder, name: String) -> io::Result<Self> {
+        let data = folder.socket(&name)?;
+        Ok(Self { folder, name, data })
+    }
+
+    fn rename(&mut self, name: String) -> io::Result<()> {
+        self.folder.rename(&self.name, &name)?;
+        self.name = name;
+        Ok(())
+    }
+}
+
+impl Drop for OwnSocket {
+    fn drop(&mut self) {
         // Where it is gone already, that is fine.
-        let _ = fs::remove_file(&self.path);
+        if self.folder.socket(&self.name).is_ok_and(|data| is_same(&data, &self.data)) {
+            let _ = self.folder.remove(&self.name);
+        }
     }
 }
 
 struct Serving {
     service: WeakService,
     host: HostInfo,
+    watchers: Semaphore,
 }
 
 impl Serving {
@@ -128,13 +178,7 @@ impl Serving {
         let mut lookers = FuturesUnordered::new();
         loop {
             tokio::select! {
-                accepted = listener.accept(), if lookers.len() < LOOKERS => match accepted {
-                    Ok((stream, _)) => lookers.push(self.look(stream)),
-                    Err(error) => {
-                        tracing::debug!(%error, "a connection could not be taken");
-                        sleep(PAUSE).await;
-                    }
-                },
+                stream = accept(listener), if lookers.len() < LOOKERS => lookers.push(self.look(stream)),
                 Some(looked) = lookers.next() => {
                     if let Err(error) = looked {
                         tracing::debug!(%error, "somebody who looked went");
@@ -149,79 +193,129 @@ impl Serving {
         if stream.peer_cred()?.uid() != us {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let (read, write) = stream.into_split();
-        let mut line = String::new();
-        let mut read = BufReader::new(read.take(LONGEST_QUESTION as u64));
-        timeout(PATIENCE, read.read_line(&mut line)).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        let mut out = Out(write);
-        let Some(service) = self.service.upgrade() else {
-            return out.refuse("the service has ended").await;
+        let (from, to) = stream.into_split();
+        let mut from = BufReader::new(from.take(LONGEST_QUESTION));
+        let mut out = Out(to);
+        let mut asked = Vec::new();
+        timeout(PATIENCE, from.read_until(b'\n', &mut asked))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)??;
+        if asked.is_empty() {
+            // It only wanted to know whether somebody listens.
+            return Ok(());
+        }
+        let question = match read(&asked) {
+            Ok(question) => question,
+            Err(Unread::Version(theirs)) => {
+                return out.refuse(&format!("it is asked in version {theirs}, and speaks {VERSION}")).await;
+            }
+            Err(Unread::Unknown(_)) => return out.refuse("it is asked for nothing that it knows").await,
         };
-        match serde_json::from_str(&line) {
-            Ok(Question::Tree) => {
+        let Some(service) = self.service.upgrade() else { return out.say(&Answer::Ended).await };
+        match question {
+            Question::Tree => {
                 let tree = service.tree();
                 drop(service);
                 out.say(&Answer::Seen(Box::new(Seen { host: self.host.clone(), tree }))).await
             }
-            Ok(Question::Watch) => self.watch(service, &mut out).await,
-            Ok(Question::Cancel { run }) => out.say(&cancel(service, run).await).await,
-            Err(_) => out.refuse("it asks for nothing that is known here").await,
+            Question::Watch => self.watch(service, &mut from, &mut out).await,
+            Question::Cancel { run } => out.say(&Answer::Cancelled(cancel(service, run).await)).await,
         }
     }
 
-    async fn watch(&self, service: SubagentService, out: &mut Out) -> io::Result<()> {
+    /// Goes on until the service has ended, or whoever watches says another word or closes its side.
+    async fn watch(&self, service: SubagentService, from: &mut From, out: &mut Out) -> io::Result<()> {
+        let Ok(_place) = self.watchers.try_acquire() else {
+            return out.refuse(&format!("{WATCHERS} watch it already; end one of them")).await;
+        };
         let (tree, mut events) = service.watch();
         drop(service);
         out.say(&Answer::Seen(Box::new(Seen { host: self.host.clone(), tree }))).await?;
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                // Also where nothing happens here, a place that nobody needs is free.
+                _ = from.fill_buf() => return Ok(()),
+            };
             let change = match event {
                 // What a child said is nobody's business here.
-                Ok(Event::Ended(mut ended)) => {
+                Some(Ok(Event::Ended(mut ended))) => {
                     ended.last_assistant_message = None;
-                    told(&Event::Ended(ended))
+                    Change::Event { event: Event::Ended(ended) }
                 }
-                Ok(event) => told(&event),
+                Some(Ok(event)) => Change::Event { event },
                 // Too much at once: the whole again.
-                Err(_) => {
-                    let Some(service) = self.service.upgrade() else { return Ok(()) };
+                Some(Err(_)) => {
+                    let Some(service) = self.service.upgrade() else { return out.say(&Answer::Ended).await };
                     let (tree, again) = service.watch();
                     events = again;
                     Change::Tree { tree }
                 }
+                None => return out.say(&Answer::Ended).await,
             };
             out.say(&Answer::Change(Box::new(change))).await?;
         }
-        Ok(())
     }
 }
 
-fn told(event: &Event) -> Change {
-    Change::Event { event: serde_json::to_value(event).unwrap_or_default() }
+/// The next connection. Where the system has none to give, those that are there go on meanwhile.
+async fn accept(listener: &UnixListener) -> UnixStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be taken");
+                sleep(PAUSE).await;
+            }
+        }
+    }
 }
 
 /// Ends a run and waits for it to be gone.
-async fn cancel(service: SubagentService, run: RunId) -> Answer {
-    let Some(watcher) = service.watcher(run) else { return Answer::NoSuchRun };
+async fn cancel(service: SubagentService, run: RunId) -> CancelOutcome {
+    let Some(watcher) = service.watcher(run) else { return CancelOutcome::NoSuchRun };
     drop(service);
     watcher.cancel(CancelCause::requested("`subagents kill`"));
-    let gone = timeout(END, watcher.dispose()).await;
-    Answer::Cancelled { gone: matches!(gone, Ok(Ok(()))) }
+    match timeout(END, watcher.dispose()).await {
+        Ok(Ok(())) => CancelOutcome::Gone,
+        Ok(Err(DisposeError::Leaked { what, .. })) => CancelOutcome::MayBeLeft { what: what.to_string() },
+        Ok(Err(error)) => CancelOutcome::MayBeLeft { what: error.to_string() },
+        Err(_) => CancelOutcome::Ending,
+    }
 }
 
-struct Out(tokio::net::unix::OwnedWriteHalf);
+type From = BufReader<Take<OwnedReadHalf>>;
+
+struct Out(OwnedWriteHalf);
 
 impl Out {
-    /// Whoever does not read for a while is not served any more.
+    /// Whoever has not read it all by then is not served any more.
     async fn say(&mut self, answer: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_string(answer)?;
-        line.push('\n');
-        for piece in line.as_bytes().chunks(64 * 1024) {
-            timeout(PATIENCE, self.0.write_all(piece)).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        }
-        Ok(())
+        let line = line(answer)?;
+        timeout(PATIENCE, self.0.write_all(line.as_bytes())).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
     async fn refuse(&mut self, why: &str) -> io::Result<()> {
         self.say(&Answer::Refused { why: why.to_owned() }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_that_is_put_in_the_place_of_the_one_that_was_opened_is_noticed() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let folder = Folder::at(temp.path().join("sockets"));
+        let open = folder.make().expect("it is made");
+        std::fs::rename(folder.path(), temp.path().join("moved")).expect("it is moved");
+        folder.make().expect("another");
+        let error = bind(open, 1).expect_err("it is noticed");
+        assert_eq!(error.code(), "INSPECT_FOLDER", "{error}");
+        assert!(error.to_string().contains("another one was put in its place"), "{error}");
+        let listens = |path: &Path| path.extension().is_some_and(|ending| ending == "sock");
+        let names = std::fs::read_dir(folder.path()).expect("a folder").flatten();
+        assert_eq!(names.filter(|entry| listens(&entry.path())).count(), 0);
     }
 }

@@ -3,7 +3,9 @@
 use super::support::{Live, Run, Signal, subagents};
 use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader},
+    fs::Permissions,
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::Path,
     sync::mpsc,
     thread,
@@ -16,7 +18,11 @@ struct Room(TempDir);
 
 impl Room {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
+        let temp = tempfile::tempdir().expect("a folder");
+        // As the folder of a user at run time has to be, whatever the mask says.
+        let own = Permissions::from_mode(0o700);
+        std::fs::set_permissions(temp.path(), own).expect("its mode");
+        Self(temp)
     }
 
     fn subagents(&self, args: &[&str]) -> Run {
@@ -139,15 +145,96 @@ fn a_watch_in_a_pipe_tells_what_changes() {
 
 #[test]
 fn a_folder_that_others_may_enter_is_not_trusted() {
-    use std::os::unix::fs::PermissionsExt;
     let room = Room::new();
     let sockets = room.folder().join("subagents");
     std::fs::create_dir(&sockets).expect("a folder");
-    std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o777)).expect("its mode");
+    std::fs::set_permissions(&sockets, Permissions::from_mode(0o777)).expect("its mode");
     let ended = room.subagents(&["tree"]).end();
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("INSPECT_FOLDER") && ended.err.contains("0700"), "{}", ended.err);
     // Nobody is kept from working.
     let ended = room.subagents(&["run", "x", "--", "echo", "fine"]).end();
     assert_eq!((ended.code, &*ended.out), (Some(0), "fine\n"));
+}
+
+/// A host that says this to whoever asks, as often as it is asked, and how its process is named.
+fn says(room: &Room, number: u64, answer: &'static str) -> String {
+    let sockets = room.folder().join("subagents");
+    let _ = std::fs::create_dir(&sockets);
+    std::fs::set_permissions(&sockets, Permissions::from_mode(0o700)).expect("its mode");
+    let pid = std::process::id();
+    let listener = UnixListener::bind(sockets.join(format!("{pid}-{number:016x}.sock"))).expect("a socket");
+    // It ends with the tests.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("somebody");
+            let mut question = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut question);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    pid.to_string()
+}
+
+#[test]
+fn a_host_that_cannot_be_looked_at_is_told_and_one_that_has_ended_is_none() {
+    for (answer, code, told) in [
+        ("{\"version\":2,\"answer\":\"seen\"}\n", 1, "INSPECT_VERSION"),
+        ("{\"version\":1,\"answer\":\"refused\",\"why\":\"\\u001b[31mno\"}\n", 1, "INSPECT_REFUSED"),
+        ("{\"version\":1,\"answer\":\"se", 1, "INSPECT_SILENT"),
+        ("hello\n", 1, "INSPECT_UNKNOWN"),
+        ("{\"version\":1,\"answer\":\"ended\"}\n", 0, ""),
+    ] {
+        let room = Room::new();
+        let pid = says(&room, 1, answer);
+        let ended = room.subagents(&["tree"]).end();
+        assert_eq!(ended.code, Some(code), "{answer}: {ended:?}");
+        // Of one that cannot be asked nobody knows what runs there.
+        assert_eq!(ended.out.starts_with("nothing of subagents runs here"), code == 0, "{}", ended.out);
+        assert!(ended.err.contains(told) && !ended.err.contains('\u{1b}'), "{answer}: {}", ended.err);
+        assert_eq!(ended.err.is_empty(), code == 0, "{answer}: {}", ended.err);
+        let ended = room.subagents(&["tree", "--pid", &pid]).end();
+        assert_eq!(ended.code, Some(code), "{answer}: {ended:?}");
+        let ended = room.subagents(&["kill", "00000000"]).end();
+        assert_eq!(ended.code, Some(1), "{answer}: {ended:?}");
+        assert!(
+            ended.err.contains("no run that is alive") && ended.err.contains(told),
+            "{answer}: {}",
+            ended.err
+        );
+    }
+}
+
+#[test]
+fn whoever_hangs_does_not_hide_the_others() {
+    let room = Room::new();
+    let (live, run) = room.works("it");
+    // It takes whoever comes, and says nothing.
+    let path = room.folder().join("subagents").join(format!("{}-0123456789abcdef.sock", std::process::id()));
+    let _hangs = UnixListener::bind(path).expect("a socket");
+    let begun = Instant::now();
+    let ended = room.subagents(&["tree"]).end();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("INSPECT_SILENT") && ended.out.contains(&run), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let ended = room.subagents(&["kill", &run]).end();
+    assert!(ended.err.contains("INSPECT_SILENT"), "{ended:?}");
+    assert_eq!(live.end().code, Some(1));
+}
+
+#[test]
+fn a_folder_of_the_user_that_others_can_write_in_is_not_used() {
+    let room = Room::new();
+    std::fs::set_permissions(room.folder(), Permissions::from_mode(0o777)).expect("its mode");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let args = ["run", "x", "--", "sh", "-c", "test -e \"$0\"/subagents-* && echo there"];
+    let run = room.subagents(&[&args[..], &[temporary.path().to_str().expect("plain")]].concat());
+    let ended = run.env("TMPDIR", temporary.path()).end();
+    assert_eq!((ended.code, ended.err.contains("INSPECT")), (Some(0), false), "{ended:?}");
+    assert!(!room.folder().join("subagents").exists());
+    let names: Vec<_> = std::fs::read_dir(temporary.path()).expect("a folder").flatten().collect();
+    assert!(
+        names.iter().any(|name| name.file_name().to_string_lossy().starts_with("subagents-")),
+        "{names:?}"
+    );
 }
