@@ -126,7 +126,7 @@ pub mod mcp {
 #[cfg(any(feature = "acp", feature = "exec"))]
 pub mod process {
     pub use subagents_process::{
-        HandedDepth, Host, Ledger, LedgerError, Leftover, Reaped, guard, handed_depth,
+        HandedDepth, Host, Ledger, LedgerError, Leftover, Reaped, guard, handed_depth, inherited_variable,
     };
 }
 

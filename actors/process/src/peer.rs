@@ -1,9 +1,11 @@
 //! Who is at the other end of a connection over the loopback, as far as `/proc` shows it.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 
 use crate::reaper::Reaper;
@@ -31,6 +33,19 @@ pub fn handed_depth() -> Option<HandedDepth> {
     table::is_ours().ok()?;
     let parent = rustix::process::getppid()?;
     depth_above(parent.as_raw_nonzero().get())
+}
+
+/// A variable of the nearest ancestor of this process whose environment has it, as that was when its program began. Blocking
+/// I/O, as [`handed_depth`].
+///
+/// `None` where no ancestor has it, or none that can be seen.
+pub fn inherited_variable(name: &str) -> Option<OsString> {
+    table::is_ours().ok()?;
+    let parent = rustix::process::getppid()?;
+    above(parent.as_raw_nonzero().get(), |environment| {
+        let value = variable_of(environment, name.as_bytes())?;
+        Some(OsString::from_vec(value.to_vec()))
+    })
 }
 
 /// A process at the other end of a connection.
@@ -73,26 +88,34 @@ pub fn peer(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Peer>> {
 }
 
 /// What this process, or the nearest above it, has been told.
-fn depth_above(mut id: i32) -> Option<HandedDepth> {
+fn depth_above(id: i32) -> Option<HandedDepth> {
+    above(id, handed)
+}
+
+/// What is found in the environment of this process, or of the nearest above it.
+fn above<T>(mut id: i32, found: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     for _ in 0..ANCESTORS {
         if id <= 1 {
             return None;
         }
-        if let Some(handed) = handed(&fs::read(format!("/proc/{id}/environ")).unwrap_or_default()) {
-            return Some(handed);
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        if let Some(found) = found(&environment) {
+            return Some(found);
         }
         id = table::entry(id)?.parent;
     }
     None
 }
 
-/// Of an environment as `/proc` shows it. What is no number has not been said by a host.
+/// Of an environment as `/proc` shows it.
+fn variable_of<'a>(environment: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
+}
+
+/// What is no number has not been said by a host.
 fn handed(environment: &[u8]) -> Option<HandedDepth> {
-    let number = |name: &[u8]| {
-        let mut entries = environment.split(|byte| *byte == 0);
-        let value = entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))?;
-        std::str::from_utf8(value).ok()?.parse().ok()
-    };
+    let number = |name: &[u8]| std::str::from_utf8(variable_of(environment, name)?).ok()?.parse().ok();
     Some(HandedDepth { depth: number(b"SUBAGENTS_DEPTH")?, max_depth: number(b"SUBAGENTS_MAX_DEPTH") })
 }
 
