@@ -4,7 +4,16 @@ mod acp;
 mod cli;
 mod contract;
 mod exec;
+mod hosts;
 mod house;
 mod peers;
 mod processes;
+#[allow(
+    dead_code,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "most of it is for programs that start something"
+)]
+#[path = "../real.rs"]
+mod real;
 mod structured;

@@ -1,20 +1,19 @@
 //! The suite of real agents, without any of them: what it expects, what the README says of it, how it is started.
 //! `tests/peers` plays it.
 
-#[path = "../peers/arguments.rs"]
-mod arguments;
 #[allow(dead_code, reason = "how an agent is started is for those who start it")]
 #[path = "../peers/expectations.rs"]
 mod expectations;
 
-use arguments::{Arguments, Wish};
-use expectations::{AGENTS, Agent, SCENARIOS, markdown, suite, table};
+use super::real;
+use expectations::{AGENTS, Agent, SCENARIOS, command_line, markdown, suite, table};
+use real::arguments::{Arguments, Wish};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
 fn wish(arguments: &[&str]) -> Result<Wish, String> {
-    arguments::read(arguments.iter().map(ToString::to_string))
+    command_line().read(arguments.iter().map(ToString::to_string))
 }
 
 #[test]
@@ -126,7 +125,7 @@ fn the_command_line_of_the_suite_is_read_and_other_tests_names_are_none_of_its()
     ] {
         let error = wish(wrong).expect_err("it is wrong");
         assert!(error.starts_with(told), "{error}");
-        assert!(arguments::USAGE.contains("--require"));
+        assert!(command_line().usage().contains("--require"));
     }
 }
 

@@ -3,9 +3,10 @@
 //! Most agents do what the standard says. Where one does not, its `agent.json` says what it does instead and why, and the
 //! suite holds it to that: a version that behaves better is noticed as well.
 
+use super::real::arguments::Suite;
+use super::real::{installed, table as real_table};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -157,9 +158,7 @@ impl Agent {
 
     /// What it is installed from: what `install.sh` leaves in `.pins`.
     pub(crate) fn pins(&self) -> String {
-        let folder = suite().join("agents").join(&self.name);
-        let files = ["package.json", "package-lock.json", "requirements.txt"].map(|file| folder.join(file));
-        files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+        installed::pins(&suite().join("agents").join(&self.name))
     }
 
     pub(crate) fn expected(&self, scenario: &Scenario) -> Expected {
@@ -206,48 +205,24 @@ pub(crate) fn table(
     scenarios: &[&Scenario],
     cell: impl Fn(&Agent, &Scenario) -> Option<String>,
 ) -> String {
-    let mut notes: Vec<&str> = Vec::new();
-    let mut number = |why| {
-        // The same reason is told once.
-        let known = notes.iter().position(|note| *note == why);
-        known.map_or_else(
-            || {
-                notes.push(why);
-                notes.len()
-            },
-            |known| known + 1,
-        )
-    };
-    let mut rows = vec![vec![String::new(), "ends as".to_owned()], vec![String::new(); 2]];
-    rows[0].extend(agents.iter().map(|agent| agent.title.clone()));
-    rows[1].extend(agents.iter().map(|agent| agent.version.clone()));
-    for scenario in scenarios {
-        let mut row = vec![scenario.title.to_owned(), scenario.standard.stop.to_owned()];
-        row.extend(agents.iter().map(|agent| match (cell(agent, scenario), agent.why(scenario)) {
-            (Some(told), Some(why)) => format!("{told} ({})", number(why)),
-            (Some(told), None) => told,
-            (None, _) => "✗".to_owned(),
-        }));
-        rows.push(row);
+    let columns: Vec<_> = agents.iter().map(|agent| (&*agent.title, &*agent.version)).collect();
+    let rows = scenarios.iter().map(|scenario| {
+        let cells = agents.iter().map(|agent| {
+            cell(agent, scenario).map(|told| real_table::Cell { told, why: agent.why(scenario) })
+        });
+        real_table::Row { title: scenario.title, standard: scenario.standard.stop, cells: cells.collect() }
+    });
+    real_table::table(&columns, rows.collect())
+}
+
+/// Its command line.
+pub(crate) fn command_line() -> Suite {
+    Suite {
+        name: "peers",
+        one: "AGENT",
+        names: AGENTS.to_vec(),
+        scenarios: SCENARIOS.map(|scenario| scenario.name).to_vec(),
+        folder: "tests/peers/agents",
+        records: true,
     }
-    let widths: Vec<_> = (0..agents.len() + 2)
-        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut table = String::new();
-    for (at, row) in rows.iter().enumerate() {
-        for (told, width) in row.iter().zip(&widths) {
-            let _ = write!(table, "| {told:<width$} ");
-        }
-        table.push_str("|\n");
-        if at == 0 {
-            for width in &widths {
-                let _ = write!(table, "|{}", "-".repeat(width + 2));
-            }
-            table.push_str("|\n");
-        }
-    }
-    for (at, note) in notes.iter().enumerate() {
-        let _ = write!(table, "\n({}) {note}{}", at + 1, if at + 1 < notes.len() { "\\" } else { "\n" });
-    }
-    table
 }

@@ -11,37 +11,40 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program, and this is its output")]
 
-mod arguments;
 mod expectations;
 mod play;
 #[allow(dead_code, reason = "what the other tests need as well")]
 #[path = "../it/processes.rs"]
 mod processes;
 mod prompts;
+#[allow(dead_code, reason = "what the other suite needs as well")]
+#[path = "../real.rs"]
+mod real;
 mod stage;
 
-use arguments::{Arguments, USAGE, Wish};
-use expectations::{Agent, SCENARIOS, Scenario, markdown, table};
+use expectations::{Agent, SCENARIOS, Scenario, command_line, markdown, table};
 use play::{Play, Played};
-use stage::{Installed, installed_in};
+use real::arguments::{Arguments, Wish};
+use real::installed::{Installed, present};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use subagents_testkit::model::FakeModel;
 
 fn main() -> ExitCode {
-    match arguments::read(std::env::args().skip(1)) {
+    let suite = command_line();
+    match suite.read(std::env::args().skip(1)) {
         Ok(Wish::Play(arguments)) => play_all(&arguments),
         Ok(Wish::Markdown) => {
             print!("{}", markdown(&Agent::all()));
             ExitCode::SUCCESS
         }
         Ok(Wish::Help) => {
-            println!("{USAGE}");
+            println!("{}", suite.usage());
             ExitCode::SUCCESS
         }
         Ok(Wish::Nothing) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}\n\n{USAGE}");
+            eprintln!("{error}\n\n{}", suite.usage());
             ExitCode::from(2)
         }
     }
@@ -54,40 +57,11 @@ struct Row {
 }
 
 fn play_all(arguments: &Arguments) -> ExitCode {
-    let (mut here, mut missing) = (Vec::new(), Vec::new());
-    for agent in Agent::all() {
-        if !arguments.only.is_empty() && !arguments.only.contains(&agent.name) {
-            continue;
-        }
-        let required = arguments.require.contains(&agent.name);
-        match Installed::look(&agent) {
-            Installed::Here(folder) => here.push((agent, folder)),
-            Installed::AtAnotherPin => {
-                missing.push((format!("{} (installed at another pin)", agent.name), required));
-            }
-            Installed::No => missing.push((agent.name, required)),
-        }
-    }
-    let names = missing.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
-    let folder = installed_in();
-    if missing.iter().any(|(_, required)| *required) {
-        eprintln!("not installed in {}: {names}; tests/peers/install.sh installs them", folder.display());
-        return ExitCode::FAILURE;
-    }
-    if here.is_empty() && !arguments.only.is_empty() {
-        eprintln!(
-            "not installed in {}: {names}; tests/peers/install.sh --only NAME installs one",
-            folder.display()
-        );
-        return ExitCode::FAILURE;
-    }
-    if here.is_empty() {
-        println!("peers: none is installed in {}; tests/peers/install.sh installs them", folder.display());
-        return ExitCode::SUCCESS;
-    }
-    if !missing.is_empty() {
-        println!("peers: not installed, and passed over: {names}");
-    }
+    let look = |agent: &Agent| Installed::look(&agent.name, &agent.pins(), &agent.program);
+    let here = match present("peers", Agent::all(), arguments, |agent| agent.name.clone(), look) {
+        Ok(here) => here,
+        Err(code) => return code,
+    };
     let scenarios = SCENARIOS.iter().filter(|scenario| {
         arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
     });

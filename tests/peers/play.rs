@@ -2,7 +2,8 @@
 
 use super::expectations::{Agent, Expected, Scenario};
 use super::prompts;
-use super::stage::{Stage, kill};
+use super::real::alive::kill;
+use super::stage::Stage;
 use serde_json::json;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

@@ -2,36 +2,11 @@
 
 use super::expectations::{Agent, suite};
 use super::processes::{Mark, VARIABLE};
+use super::real::alive;
 use std::fs;
 use std::path::{Path, PathBuf};
 use subagents::{Acp, acp::KnownAgent};
 use tempfile::TempDir;
-
-/// Where the agents are.
-pub(crate) fn installed_in() -> PathBuf {
-    std::env::var_os("SUBAGENTS_PEERS").filter(|folder| !folder.is_empty()).map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers"),
-        |folder| std::path::absolute(&folder).unwrap_or_else(|_| folder.into()),
-    )
-}
-
-/// Whether an agent is installed, at its pin.
-pub(crate) enum Installed {
-    Here(PathBuf),
-    AtAnotherPin,
-    No,
-}
-
-impl Installed {
-    pub(crate) fn look(agent: &Agent) -> Self {
-        let folder = installed_in().join(&agent.name);
-        match fs::read_to_string(folder.join(".pins")) {
-            Ok(pins) if pins == agent.pins() && folder.join(&agent.program).exists() => Self::Here(folder),
-            Ok(_) => Self::AtAnotherPin,
-            Err(_) => Self::No,
-        }
-    }
-}
 
 /// Gone when dropped, with all that was written.
 pub(crate) struct Stage {
@@ -115,42 +90,19 @@ impl Stage {
         acp
     }
 
-    /// The processes that are alive of it, by the mark in their environment, or by where they work: some tools clean the
-    /// environment. A zombie has neither.
-    fn processes(&self) -> Vec<(u32, String)> {
-        let mark = format!("{VARIABLE}={}", self.mark.value());
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|process| {
-            let pid = process.file_name().to_str()?.parse().ok()?;
-            let process = process.path();
-            let marked = || {
-                let environment = fs::read(process.join("environ")).unwrap_or_default();
-                environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
-            };
-            let works_here =
-                || fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(self.folder.path()));
-            let command = fs::read(process.join("cmdline")).ok()?;
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            (marked() || works_here()).then_some((pid, command))
-        });
-        processes.collect()
+    fn processes(&self) -> Vec<alive::Process> {
+        alive::processes(VARIABLE, self.mark.value(), self.folder.path())
     }
 
     /// Who is alive of it.
     pub(crate) fn alive(&self) -> Vec<String> {
-        self.processes().into_iter().map(|(_, command)| command).collect()
+        self.processes().into_iter().map(|process| process.command).collect()
     }
 
     /// Kills all that is alive of it now.
     pub(crate) fn kill(&self) {
-        for (pid, _) in self.processes() {
-            kill(pid);
+        for process in self.processes() {
+            alive::kill(process.pid);
         }
-    }
-}
-
-/// `SIGKILL`. One that is gone is as it should be.
-pub(crate) fn kill(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }

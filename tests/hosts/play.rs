@@ -1,0 +1,348 @@
+//! How each scenario is played with a host that has a model: what its model says, what happens meanwhile, and what has to be
+//! true of it.
+
+use super::expectations::{Host, Scenario};
+use super::real::alive::{interrupt, kill, parent};
+use super::stage::{Ended, Live, PATIENCE, Provider, Stage, until};
+use super::{inspector, python};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use subagents::bounded;
+use subagents_testkit::model::{FakeModel, ModelRequest, Reply};
+
+/// What is to be gone is gone by then.
+pub(crate) const GONE: Duration = Duration::from_secs(20);
+const END: &str = "The end of it.";
+
+/// What came of a scenario.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// What is not as it should be; none where all is.
+    pub(crate) faults: Vec<String>,
+    pub(crate) all: Duration,
+}
+
+/// One host that plays one scenario.
+pub(crate) struct Play<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) installed: &'a Path,
+}
+
+/// What is at work.
+pub(crate) struct Hall<'a> {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) env: BTreeMap<String, OsString>,
+    play: &'a Play<'a>,
+}
+
+impl Play<'_> {
+    /// Never panics over what a host does: each fault is told.
+    pub(crate) async fn play(&self) -> Played {
+        let begun = Instant::now();
+        let mut faults = Vec::new();
+        for manner in python::manners(self.host) {
+            let of = |fault: String| if manner.is_empty() { fault } else { format!("{manner}: {fault}") };
+            faults.extend(self.once(manner).await.into_iter().map(of));
+        }
+        Played { faults, all: begun.elapsed() }
+    }
+
+    async fn once(&self, manner: &str) -> Vec<String> {
+        let stage = match Stage::new() {
+            Ok(stage) => Arc::new(stage),
+            Err(error) => return vec![format!("it could not be set up: {error}")],
+        };
+        let mut faults = Vec::new();
+        let expected = self.host.expected(self.scenario);
+        match self.act(&stage, manner, &mut faults).await {
+            Ok(ends_as) if ends_as == expected => {}
+            Ok(ends_as) => faults.push(format!("expected {expected:?}, and it was {ends_as:?}")),
+            Err(fault) => faults.push(fault),
+        }
+        let gone = until("nothing is alive of it", GONE, || Ok(stage.alive().is_empty())).await;
+        if let Err(fault) = gone {
+            faults.push(format!("{fault}: {:?}", stage.alive()));
+        }
+        stage.kill();
+        faults
+    }
+
+    async fn act(
+        &self,
+        stage: &Arc<Stage>,
+        manner: &str,
+        faults: &mut Vec<String>,
+    ) -> Result<String, String> {
+        let told = |error: std::io::Error| format!("it could not be set up: {error}");
+        let reader = Reader { stage: Arc::clone(stage), waits: self.scenario.name == "gives-up" };
+        let seen = Seen::default();
+        let noted = seen.clone();
+        let model = FakeModel::builder().script(move |request| reader.reply(request, &noted));
+        let model = model.start().await.map_err(|error| format!("no model server: {error}"))?;
+        stage.set(self.host, model.url()).map_err(told)?;
+        let hall = Hall { stage: Arc::clone(stage), env: stage.env(self.host, model.url()), play: self };
+        let mut provider = stage.obedient();
+        match self.scenario.name {
+            "times-out" => provider.timeout = Some("2s"),
+            "nested" => provider = hall.itself(),
+            _ => {}
+        }
+        stage.configure(&provider).map_err(told)?;
+        let ended = match &self.host.tool {
+            Some(tool) => self.converse(&hall, tool, &model).await,
+            None if manner.is_empty() => inspector::play(&hall, self.scenario).await,
+            None => python::play(&hall, self.scenario, manner).await,
+        };
+        faults.extend(seen.take());
+        model.stop().await;
+        ended
+    }
+
+    /// With a model.
+    async fn converse(&self, hall: &Hall<'_>, tool: &str, model: &FakeModel) -> Result<String, String> {
+        let (mut add, mut ask, mut env) = (self.host.add.clone(), self.host.ask.clone(), hall.env.clone());
+        if let Some(told) = self.host.told.get(self.scenario.name) {
+            add = told.add.clone().or(add);
+            ask.extend(told.ask.clone());
+            env.extend(told.env.iter().map(|(name, value)| (name.clone(), value.into())));
+        }
+        if self.scenario.name == "nested" {
+            env.insert("SUBAGENTS_MAX_DEPTH".to_owned(), "1".into());
+        }
+        if self.scenario.name == "one" {
+            let told = hall.stage.start(&hall.program(), &["--version".to_owned()], &env, "")?.end().await?;
+            if !told.out.contains(self.host.version()) {
+                return Err(format!("it is not {}: {told:?}", self.host.version()));
+            }
+        }
+        if let Some(add) = add {
+            let added = hall.stage.start(&hall.program(), &add, &env, "")?.end().await?;
+            added.well().map_err(|fault| format!("{}: {fault}", add.join(" ")))?;
+        }
+        let live = hall.stage.start(&hall.program(), &ask, &env, &self.prompt(tool))?;
+        let results = || model.requests().iter().flat_map(results_of).collect::<Vec<_>>();
+        let read = |part: &str| {
+            let results = results();
+            let reads = results.iter().any(|result| result.contains(part));
+            reads.then_some(()).ok_or_else(|| format!("{part:?} is not what the model read: {results:?}"))
+        };
+        // Whoever waits for a host that has ended waits in vain.
+        match self.scenario.name {
+            "cancelled" => {
+                let ended = hall.interrupted(live).await?;
+                let went_on = ended.out.contains(END);
+                return if went_on {
+                    Err(format!("it went on: {ended:?}"))
+                } else {
+                    Ok("nothing left".to_owned())
+                };
+            }
+            "killed" => {
+                hall.killed(live).await?;
+                return Ok("nothing left".to_owned());
+            }
+            _ => {}
+        }
+        let ended = live.end().await?.well()?;
+        let offered = model.requests().iter().any(|request| self.offers(request, tool));
+        let fault = |what: &str| Err(format!("{what}; {:?}, {:?}", results(), bounded(&ended.out, 1000)));
+        if !offered {
+            return fault("the tool was not offered to the model");
+        }
+        if !ended.out.contains(END) {
+            return fault("it did not say what its model said in the end");
+        }
+        match self.scenario.name {
+            "one" => {
+                read("The child says 42.")?;
+                Ok("answered".to_owned())
+            }
+            "five" | "five-told" => {
+                for number in 1..=5 {
+                    read(&format!("number {number}, "))?;
+                }
+                let results = results();
+                let side_by_side = |n: u32| {
+                    let together = format!("number {n}, side by side");
+                    results.iter().any(|result| result.contains(&together))
+                };
+                let all = (1..=5).all(side_by_side);
+                Ok(if all { "side by side" } else { "one by one" }.to_owned())
+            }
+            "fails" => {
+                read("failed")?;
+                read("3")?;
+                read("no luck today")?;
+                Ok("error with its reason".to_owned())
+            }
+            "times-out" => {
+                hall.has_hung()?;
+                read("ran out of time")?;
+                read("timed-out")?;
+                Ok("error that says so".to_owned())
+            }
+            "gives-up" => {
+                hall.has_hung()?;
+                // What it is told, it is told by the host.
+                let answered =
+                    results().is_empty() || results().iter().any(|result| result.contains("runId"));
+                if answered {
+                    return fault("the host did not give the call up");
+                }
+                Ok("child ended".to_owned())
+            }
+            "nested" => {
+                let deep = results().iter().any(|result| result.contains("DEPTH_EXCEEDED"));
+                read("The inner end.")?;
+                Ok(if deep { "refused" } else { "not refused" }.to_owned())
+            }
+            other => Err(format!("{} does not play {other}", self.host.name)),
+        }
+    }
+
+    /// The tool itself, or a search that finds it.
+    fn offers(&self, request: &ModelRequest, tool: &str) -> bool {
+        let searches = |found: &serde_json::Value| {
+            let description = found["description"].as_str().unwrap_or_default();
+            self.host.search.as_deref() == found["type"].as_str() && description.contains("\n- subagents: ")
+        };
+        request.offers(tool)
+            || self.host.search.is_some()
+                && request.body()["tools"].as_array().is_some_and(|tools| tools.iter().any(searches))
+    }
+
+    fn prompt(&self, tool: &str) -> String {
+        let call = |prompt: &str| call(tool, prompt);
+        let calls = match self.scenario.name {
+            "one" => call("answer The child says 42."),
+            "five" | "five-told" => {
+                (1..=5).map(|n| call(&format!("together {n}"))).collect::<Vec<_>>().join(" %% ")
+            }
+            "fails" => call("fails"),
+            "nested" => {
+                let inner = format!("Please go on. [[tool:{}]] [[reply:The inner end.]]", call("Too deep."));
+                call(&inner)
+            }
+            _ => call("hangs"),
+        };
+        format!("Please go on. [[tool:{calls}]] [[reply:{END}]]")
+    }
+}
+
+/// A call of the tool, in a directive.
+fn call(tool: &str, prompt: &str) -> String {
+    let arguments = json!({"description": "a short task", "prompt": prompt}).to_string();
+    // Directives within are for another model.
+    format!("{tool} {}", arguments.replace('[', "\\u005b").replace(']', "\\u005d"))
+}
+
+fn results_of(request: &ModelRequest) -> Vec<String> {
+    request.tool_results().into_iter().map(str::to_owned).collect()
+}
+
+/// What was seen while the model read a result.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<String>>>);
+
+impl Seen {
+    fn note(&self, fault: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The model, which looks up from what it reads.
+struct Reader {
+    stage: Arc<Stage>,
+    /// Whether it gives what was delegated to time to end, and the host time to say that it should.
+    waits: bool,
+}
+
+impl Reader {
+    /// Whoever reads an answer may rely on it that nobody is at work on it any more.
+    fn reply(&self, request: &ModelRequest, seen: &Seen) -> Reply {
+        if !request.tool_results().is_empty() {
+            let begun = Instant::now();
+            let mut alive = self.stage.children();
+            while self.waits && !alive.is_empty() && begun.elapsed() < GONE {
+                tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(20)));
+                alive = self.stage.children();
+            }
+            if !alive.is_empty() {
+                seen.note(format!("alive while the model reads the result: {alive:?}"));
+            }
+        }
+        Reply::from_prompt(request)
+    }
+}
+
+impl Hall<'_> {
+    /// The host's.
+    pub(crate) fn program(&self) -> std::path::PathBuf {
+        self.play.installed.join(self.play.host.program())
+    }
+
+    /// The host as what it delegates to.
+    fn itself(&self) -> Provider<'static> {
+        let ask = self.play.host.ask.iter().map(OsString::from);
+        let command = std::iter::once(self.program().into_os_string()).chain(ask).collect();
+        Provider { command, env: self.env.clone(), timeout: None }
+    }
+
+    /// Waits until what it delegated to hangs, with all that belongs to it.
+    async fn hangs(&self, live: &mut Live) -> Result<(), String> {
+        let hangs = self.stage.child().join("hangs");
+        let seen = || {
+            let children = self.stage.children();
+            let tail =
+                |file: &str| children.iter().any(|line| line.starts_with("tail ") && line.contains(file));
+            hangs.exists() && tail("/held") && tail("/hangs")
+        };
+        until("what it delegates to hangs", PATIENCE, || match live.has_ended() {
+            Some(ended) => Err(format!("it ended before: {ended:?}")),
+            None => Ok(seen()),
+        })
+        .await
+    }
+
+    pub(crate) fn has_hung(&self) -> Result<(), String> {
+        let hung = self.stage.child().join("hangs").exists();
+        hung.then_some(()).ok_or_else(|| "what it delegates to never came so far as to hang".to_owned())
+    }
+
+    /// Ctrl-C, for each process of the host: for the program, and what it may have started in its place.
+    pub(crate) async fn interrupted(&self, mut live: Live) -> Result<Ended, String> {
+        self.hangs(&mut live).await?;
+        let processes = self.stage.processes();
+        let of_it = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
+        let mut above = parent(self.stage.server()?).filter(of_it);
+        while let Some(pid) = above {
+            interrupt(pid);
+            above = parent(pid).filter(of_it);
+        }
+        live.end().await.map_err(|fault| format!("after it was interrupted {fault}"))
+    }
+
+    /// The process that has started the server is gone at once, whatever it may have wanted to do.
+    pub(crate) async fn killed(&self, mut live: Live) -> Result<(), String> {
+        self.hangs(&mut live).await?;
+        let processes = self.stage.processes();
+        let of_it = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
+        kill(parent(self.stage.server()?).filter(of_it).ok_or("the server's parent is not of the host")?);
+        until("nothing is alive of it", GONE, || {
+            // It is ours to wait for.
+            let _ = live.has_ended();
+            Ok(self.stage.alive().is_empty())
+        })
+        .await
+        .map_err(|fault| format!("{fault}: {:?}", self.stage.alive()))
+    }
+}
