@@ -11,7 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// One host, by its folder in `tests/hosts`, in the order of the table.
-pub(crate) const HOSTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+pub(crate) const HOSTS: [&str; 7] =
+    ["claude", "codex", "gemini", "opencode", "inspector", "mcp-python", "conformance"];
 
 /// A scenario: its name on the command line, what the table calls it, and how it ends as a rule.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ const fn scenario(name: &'static str, title: &'static str, standard: &'static st
 }
 
 /// In the order in which they are played.
-pub(crate) const SCENARIOS: [Scenario; 9] = [
+pub(crate) const SCENARIOS: [Scenario; 11] = [
     scenario("one", "one call", "answered"),
     scenario("five", "five calls at once", "side by side"),
     scenario("five-told", "… and told to by a setting", "side by side"),
@@ -36,6 +37,8 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
     scenario("cancelled", "host interrupted", "nothing left"),
     scenario("killed", "host killed", "nothing left"),
     scenario("nested", "host below itself, too deep", "refused"),
+    scenario("http", "over HTTP", "answered"),
+    scenario("conformance", "conformance suite", "passed"),
 ];
 
 /// What is in `host.json`. `@BASE@` stands for the address of the model server, `@HOME@` for a private home, into which the
@@ -71,7 +74,8 @@ pub(crate) struct Host {
     /// The type of the tool with which its model has to look for that one first.
     #[serde(default)]
     pub(crate) search: Option<String>,
-    /// What else it is told, by scenario: to give a call up after two seconds, to have several at work at once.
+    /// What else it is told, by scenario: to give a call up after two seconds, to have several at work at once, where a server
+    /// over HTTP is: at `@URL@`, for who has `@TOKEN@`.
     #[serde(default)]
     pub(crate) told: BTreeMap<String, Told>,
     /// What it plays.

@@ -11,8 +11,10 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program, and this is its output")]
 
+mod conformance;
 #[allow(dead_code, reason = "what a host is pinned by is for who compares it")]
 mod expectations;
+mod http;
 mod inspector;
 mod play;
 #[allow(dead_code, reason = "what the other tests need as well")]

@@ -2,9 +2,10 @@
 //! true of it.
 
 use super::expectations::{Host, Scenario};
+use super::http::Server;
 use super::real::alive::{interrupt, kill, parent};
 use super::stage::{Ended, Live, PATIENCE, Provider, Stage, until};
-use super::{inspector, python};
+use super::{conformance, inspector, python};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,6 +17,8 @@ use subagents_testkit::model::{FakeModel, ModelRequest, Reply};
 
 /// What is to be gone is gone by then.
 pub(crate) const GONE: Duration = Duration::from_secs(20);
+/// What a host shows to a server over HTTP.
+const TOKEN: &str = "a-token-of-32-characters-of-tests";
 const END: &str = "The end of it.";
 
 /// What came of a scenario.
@@ -79,7 +82,11 @@ impl Play<'_> {
         faults: &mut Vec<String>,
     ) -> Result<String, String> {
         let told = |error: std::io::Error| format!("it could not be set up: {error}");
-        let reader = Reader { stage: Arc::clone(stage), waits: self.scenario.name == "gives-up" };
+        let reader = Reader {
+            stage: Arc::clone(stage),
+            waits: self.scenario.name == "gives-up",
+            shares: self.scenario.name == "http",
+        };
         let seen = Seen::default();
         let noted = seen.clone();
         let model = FakeModel::builder().script(move |request| reader.reply(request, &noted));
@@ -90,13 +97,17 @@ impl Play<'_> {
         match self.scenario.name {
             "times-out" => provider.timeout = Some("2s"),
             "nested" => provider = hall.itself(),
+            "conformance" => provider.tool = conformance::TOOL,
             _ => {}
         }
         stage.configure(&provider).map_err(told)?;
         let ended = match &self.host.tool {
             Some(tool) => self.converse(&hall, tool, &model).await,
-            None if manner.is_empty() => inspector::play(&hall, self.scenario).await,
-            None => python::play(&hall, self.scenario, manner).await,
+            None => match &*self.host.name {
+                "inspector" => inspector::play(&hall, self.scenario).await,
+                "conformance" => conformance::play(&hall, self.scenario).await,
+                _ => python::play(&hall, self.scenario, manner).await,
+            },
         };
         faults.extend(seen.take());
         model.stop().await;
@@ -106,10 +117,16 @@ impl Play<'_> {
     /// With a model.
     async fn converse(&self, hall: &Hall<'_>, tool: &str, model: &FakeModel) -> Result<String, String> {
         let (mut add, mut ask, mut env) = (self.host.add.clone(), self.host.ask.clone(), hall.env.clone());
+        let server = match self.scenario.name {
+            "http" => Some(Server::start(hall, Some(TOKEN)).await?),
+            _ => None,
+        };
         if let Some(told) = self.host.told.get(self.scenario.name) {
-            add = told.add.clone().or(add);
-            ask.extend(told.ask.clone());
-            env.extend(told.env.iter().map(|(name, value)| (name.clone(), value.into())));
+            let url = server.as_ref().map_or("", |server| &*server.url);
+            let filled = |text: &String| text.replace("@URL@", url).replace("@TOKEN@", TOKEN);
+            add = told.add.as_ref().map(|add| add.iter().map(filled).collect()).or(add);
+            ask.extend(told.ask.iter().map(filled));
+            env.extend(told.env.iter().map(|(name, value)| (name.clone(), filled(value).into())));
         }
         if self.scenario.name == "nested" {
             env.insert("SUBAGENTS_MAX_DEPTH".to_owned(), "1".into());
@@ -149,6 +166,9 @@ impl Play<'_> {
             _ => {}
         }
         let ended = live.end().await?.well()?;
+        if let Some(server) = server {
+            server.stop(hall).await?;
+        }
         let offered = model.requests().iter().any(|request| self.offers(request, tool));
         let fault = |what: &str| Err(format!("{what}; {:?}, {:?}", results(), bounded(&ended.out, 1000)));
         if !offered {
@@ -158,7 +178,7 @@ impl Play<'_> {
             return fault("it did not say what its model said in the end");
         }
         match self.scenario.name {
-            "one" => {
+            "one" | "http" => {
                 read("The child says 42.")?;
                 Ok("answered".to_owned())
             }
@@ -219,7 +239,7 @@ impl Play<'_> {
     fn prompt(&self, tool: &str) -> String {
         let call = |prompt: &str| call(tool, prompt);
         let calls = match self.scenario.name {
-            "one" => call("answer The child says 42."),
+            "one" | "http" => call("answer The child says 42."),
             "five" | "five-told" => {
                 (1..=5).map(|n| call(&format!("together {n}"))).collect::<Vec<_>>().join(" %% ")
             }
@@ -264,6 +284,8 @@ struct Reader {
     stage: Arc<Stage>,
     /// Whether it gives what was delegated to time to end, and the host time to say that it should.
     waits: bool,
+    /// Whether there is one server, which the host has not started.
+    shares: bool,
 }
 
 impl Reader {
@@ -275,6 +297,9 @@ impl Reader {
             while self.waits && !alive.is_empty() && begun.elapsed() < GONE {
                 tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(20)));
                 alive = self.stage.children();
+            }
+            if let Some(fault) = self.stage.server().err().filter(|_| self.shares) {
+                seen.note(fault);
             }
             if !alive.is_empty() {
                 seen.note(format!("alive while the model reads the result: {alive:?}"));
@@ -294,7 +319,7 @@ impl Hall<'_> {
     fn itself(&self) -> Provider<'static> {
         let ask = self.play.host.ask.iter().map(OsString::from);
         let command = std::iter::once(self.program().into_os_string()).chain(ask).collect();
-        Provider { command, env: self.env.clone(), timeout: None }
+        Provider { command, env: self.env.clone(), tool: "subagent", timeout: None }
     }
 
     /// Waits until what it delegated to hangs, with all that belongs to it.

@@ -29,7 +29,9 @@ pub(crate) struct Stage {
 pub(crate) struct Provider<'a> {
     pub(crate) command: Vec<OsString>,
     pub(crate) env: BTreeMap<String, OsString>,
-    /// Of its tool.
+    /// Its tool.
+    pub(crate) tool: &'a str,
+    /// Of the tool.
     pub(crate) timeout: Option<&'a str>,
 }
 
@@ -92,7 +94,7 @@ impl Stage {
     /// The child that does what the first word says.
     pub(crate) fn obedient(&self) -> Provider<'static> {
         let command = vec!["sh".into(), self.child().join("child.sh").into()];
-        Provider { command, env: BTreeMap::new(), timeout: None }
+        Provider { command, env: BTreeMap::new(), tool: "subagent", timeout: None }
     }
 
     /// Writes the configuration of `subagents`, in the user's folder.
@@ -105,9 +107,10 @@ impl Stage {
         let timeout =
             provider.timeout.map_or_else(String::new, |timeout| format!("timeout = \"{timeout}\"\n"));
         let text = format!(
-            "[providers.child]\nkind = \"exec\"\ncommand = [{}]\nenv = {{ {} }}\n\n[tools.subagent]\nprovider = \"child\"\n{timeout}",
+            "[providers.child]\nkind = \"exec\"\ncommand = [{}]\nenv = {{ {} }}\n\n[tools.{}]\nprovider = \"child\"\n{timeout}",
             command.join(", "),
             env.join(", "),
+            provider.tool,
         );
         let folder = self.home().join(".config/subagents");
         fs::create_dir_all(&folder)?;
@@ -220,6 +223,10 @@ pub(crate) struct Ended {
 }
 
 impl Live {
+    pub(crate) fn out(&self) -> String {
+        self.read("out")
+    }
+
     fn read(&self, name: &str) -> String {
         let read = fs::read(self.files.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&read).into_owned()

@@ -37,6 +37,11 @@ fn each_host_is_told_of_the_server_by_the_readmes_line() {
         told += 1;
     }
     assert_eq!(told, 3);
+    let claude = Host::all().into_iter().find(|host| host.name == "claude").expect("a host");
+    let add = claude.told["http"].add.as_ref().expect("a line").join(" ");
+    let line = add.replace("@URL@", "http://127.0.0.1:8765/mcp").replace("@TOKEN@", "$SUBAGENTS_MCP_TOKEN");
+    let line = line.replace("Authorization", "\"Authorization");
+    assert!(readme.contains(&format!("\nclaude {line}\"\n")), "the README does not say: {line}");
     let opencode = Host::all().into_iter().find(|host| host.name == "opencode").and_then(|host| host.home());
     let config = fs::read_to_string(opencode.expect("its home").join("opencode.json")).expect("a file");
     let config: Value = serde_json::from_str(&config).expect("JSON");
@@ -92,6 +97,7 @@ fn a_host_plays_what_it_can_and_what_differs_is_told_with_its_reason() {
     assert_eq!(host("gemini").expected(scenario("five")), "side by side");
     assert_eq!(host("codex").expected(scenario("five")), "one by one");
     assert_eq!(host("codex").cell(scenario("five")), "one by one");
+    assert_eq!(host("inspector").cell(scenario("five")), "–");
     let (hosts, scenarios): (Vec<_>, Vec<_>) = (hosts.iter().collect(), SCENARIOS.iter().collect());
     let played = table(&hosts, &scenarios, |host, scenario| {
         (host.name != "gemini" || scenario.name != "killed").then(|| host.cell(scenario))

@@ -56,6 +56,11 @@ pub(crate) fn interrupt(pid: u32) {
     signal(pid, rustix::process::Signal::INT);
 }
 
+/// `SIGTERM`.
+pub(crate) fn terminate(pid: u32) {
+    signal(pid, rustix::process::Signal::TERM);
+}
+
 fn signal(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
