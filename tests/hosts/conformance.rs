@@ -1,8 +1,8 @@
 //! The protocol's own conformance suite, over HTTP.
 
 use super::expectations::Scenario;
+use super::hall::Hall;
 use super::http::Server;
-use super::play::Hall;
 
 /// Those of its scenarios that ask for nothing but what there is; the others want resources, prompts, or a tool that says
 /// certain words.

@@ -27,13 +27,14 @@ const fn scenario(name: &'static str, title: &'static str, standard: &'static st
 }
 
 /// In the order in which they are played.
-pub(crate) const SCENARIOS: [Scenario; 11] = [
+pub(crate) const SCENARIOS: [Scenario; 12] = [
     scenario("one", "one call", "answered"),
     scenario("five", "five calls at once", "side by side"),
     scenario("five-told", "… and told to by a setting", "side by side"),
     scenario("fails", "child fails", "error with its reason"),
     scenario("times-out", "child runs out of time", "error that says so"),
     scenario("gives-up", "host gives the call up", "child ended"),
+    scenario("seen", "seen, and killed from outside", "error that says so"),
     scenario("cancelled", "host interrupted", "nothing left"),
     scenario("killed", "host killed", "nothing left"),
     scenario("nested", "host below itself, too deep", "refused"),

@@ -1,6 +1,6 @@
 //! `subagents mcp --http`, for as long as somebody calls it.
 
-use super::play::Hall;
+use super::hall::Hall;
 use super::real::alive::terminate;
 use super::stage::{Live, PATIENCE, until};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! The MCP Inspector's command line: a client for each call.
 
 use super::expectations::Scenario;
+use super::hall::Hall;
 use super::http::Server;
-use super::play::Hall;
 use super::stage::Ended;
 use serde_json::Value;
 

@@ -14,6 +14,7 @@
 mod conformance;
 #[allow(dead_code, reason = "what a host is pinned by is for who compares it")]
 mod expectations;
+mod hall;
 mod http;
 mod inspector;
 mod play;

@@ -2,21 +2,17 @@
 //! true of it.
 
 use super::expectations::{Host, Scenario};
+use super::hall::Hall;
 use super::http::Server;
-use super::real::alive::{interrupt, kill, parent};
-use super::stage::{Ended, Live, PATIENCE, Provider, Stage, until};
+use super::stage::{GONE, Stage, until};
 use super::{conformance, inspector, python};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subagents::bounded;
 use subagents_testkit::model::{FakeModel, ModelRequest, Reply};
 
-/// What is to be gone is gone by then.
-pub(crate) const GONE: Duration = Duration::from_secs(20);
 /// What a host shows to a server over HTTP.
 const TOKEN: &str = "a-token-of-32-characters-of-tests";
 const END: &str = "The end of it.";
@@ -34,13 +30,6 @@ pub(crate) struct Play<'a> {
     pub(crate) host: &'a Host,
     pub(crate) scenario: &'a Scenario,
     pub(crate) installed: &'a Path,
-}
-
-/// What is at work.
-pub(crate) struct Hall<'a> {
-    pub(crate) stage: Arc<Stage>,
-    pub(crate) env: BTreeMap<String, OsString>,
-    play: &'a Play<'a>,
 }
 
 impl Play<'_> {
@@ -141,14 +130,13 @@ impl Play<'_> {
             let added = hall.stage.start(&hall.program(), &add, &env, "")?.end().await?;
             added.well().map_err(|fault| format!("{}: {fault}", add.join(" ")))?;
         }
-        let live = hall.stage.start(&hall.program(), &ask, &env, &self.prompt(tool))?;
+        let mut live = hall.stage.start(&hall.program(), &ask, &env, &self.prompt(tool))?;
         let results = || model.requests().iter().flat_map(results_of).collect::<Vec<_>>();
         let read = |part: &str| {
             let results = results();
             let reads = results.iter().any(|result| result.contains(part));
             reads.then_some(()).ok_or_else(|| format!("{part:?} is not what the model read: {results:?}"))
         };
-        // Whoever waits for a host that has ended waits in vain.
         match self.scenario.name {
             "cancelled" => {
                 let ended = hall.interrupted(live).await?;
@@ -163,6 +151,7 @@ impl Play<'_> {
                 hall.killed(live).await?;
                 return Ok("nothing left".to_owned());
             }
+            "seen" => hall.killed_from_outside(&mut live).await?,
             _ => {}
         }
         let ended = live.end().await?.well()?;
@@ -204,6 +193,10 @@ impl Play<'_> {
                 hall.has_hung()?;
                 read("ran out of time")?;
                 read("timed-out")?;
+                Ok("error that says so".to_owned())
+            }
+            "seen" => {
+                read("was cancelled")?;
                 Ok("error that says so".to_owned())
             }
             "gives-up" => {
@@ -306,68 +299,5 @@ impl Reader {
             }
         }
         Reply::from_prompt(request)
-    }
-}
-
-impl Hall<'_> {
-    /// The host's.
-    pub(crate) fn program(&self) -> std::path::PathBuf {
-        self.play.installed.join(self.play.host.program())
-    }
-
-    /// The host as what it delegates to.
-    fn itself(&self) -> Provider<'static> {
-        let ask = self.play.host.ask.iter().map(OsString::from);
-        let command = std::iter::once(self.program().into_os_string()).chain(ask).collect();
-        Provider { command, env: self.env.clone(), tool: "subagent", timeout: None }
-    }
-
-    /// Waits until what it delegated to hangs, with all that belongs to it.
-    async fn hangs(&self, live: &mut Live) -> Result<(), String> {
-        let hangs = self.stage.child().join("hangs");
-        let seen = || {
-            let children = self.stage.children();
-            let tail =
-                |file: &str| children.iter().any(|line| line.starts_with("tail ") && line.contains(file));
-            hangs.exists() && tail("/held") && tail("/hangs")
-        };
-        until("what it delegates to hangs", PATIENCE, || match live.has_ended() {
-            Some(ended) => Err(format!("it ended before: {ended:?}")),
-            None => Ok(seen()),
-        })
-        .await
-    }
-
-    pub(crate) fn has_hung(&self) -> Result<(), String> {
-        let hung = self.stage.child().join("hangs").exists();
-        hung.then_some(()).ok_or_else(|| "what it delegates to never came so far as to hang".to_owned())
-    }
-
-    /// Ctrl-C, for each process of the host: for the program, and what it may have started in its place.
-    pub(crate) async fn interrupted(&self, mut live: Live) -> Result<Ended, String> {
-        self.hangs(&mut live).await?;
-        let processes = self.stage.processes();
-        let of_it = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
-        let mut above = parent(self.stage.server()?).filter(of_it);
-        while let Some(pid) = above {
-            interrupt(pid);
-            above = parent(pid).filter(of_it);
-        }
-        live.end().await.map_err(|fault| format!("after it was interrupted {fault}"))
-    }
-
-    /// The process that has started the server is gone at once, whatever it may have wanted to do.
-    pub(crate) async fn killed(&self, mut live: Live) -> Result<(), String> {
-        self.hangs(&mut live).await?;
-        let processes = self.stage.processes();
-        let of_it = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
-        kill(parent(self.stage.server()?).filter(of_it).ok_or("the server's parent is not of the host")?);
-        until("nothing is alive of it", GONE, || {
-            // It is ours to wait for.
-            let _ = live.has_ended();
-            Ok(self.stage.alive().is_empty())
-        })
-        .await
-        .map_err(|fault| format!("{fault}: {:?}", self.stage.alive()))
     }
 }

@@ -1,9 +1,9 @@
 //! The Python SDK as a client.
 
 use super::expectations::{Host, Scenario, suite};
+use super::hall::Hall;
 use super::http::Server;
-use super::play::{GONE, Hall};
-use super::stage::{Live, PATIENCE, until};
+use super::stage::{GONE, Live, PATIENCE, until};
 use serde_json::Value;
 use std::fs;
 

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+/// What is to be gone is gone by then.
+pub(crate) const GONE: Duration = Duration::from_secs(20);
 /// Nothing that has to come takes that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -45,7 +47,9 @@ impl Stage {
 
     /// With what the host has in its home, and what it delegates to.
     pub(crate) fn set(&self, host: &Host, base: &str) -> io::Result<()> {
-        for folder in [self.home(), self.home().join("tmp"), self.work(), self.child(), self.bin()] {
+        for folder in
+            [self.home(), self.home().join("tmp"), self.runtime(), self.work(), self.child(), self.bin()]
+        {
             fs::create_dir(folder)?;
         }
         if let Some(template) = host.home() {
@@ -75,6 +79,11 @@ impl Stage {
 
     fn home(&self) -> PathBuf {
         self.folder.path().join("home")
+    }
+
+    /// As a session of a desktop has one.
+    fn runtime(&self) -> PathBuf {
+        self.home().join("run")
     }
 
     fn bin(&self) -> PathBuf {
@@ -131,6 +140,7 @@ impl Stage {
             ("PATH".to_owned(), path),
             ("TERM".to_owned(), "dumb".into()),
             ("TMPDIR".to_owned(), home.join("tmp").into()),
+            ("XDG_RUNTIME_DIR".to_owned(), self.runtime().into()),
             (VARIABLE.to_owned(), self.mark.value().into()),
         ]);
         for (variable, folder) in [
