@@ -24,8 +24,10 @@ use args::{Args, Command};
 use plan::{DEPTH, MAX_DEPTH, Plan, UsageError};
 use std::{
     ffi::OsString,
+    fs,
     io::{self, Write},
-    path::Path,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 use subagents::{
@@ -82,7 +84,23 @@ fn seen(service: &SubagentService, what: &str, tell: impl Fn(&str)) -> Option<In
     let failed = |error: &OpenError| {
         tell(&format!("subagents: {}: {error}; `subagents tree` cannot show this", error.code()));
     };
-    Inspector::open(service, what, &Folder::of_user()).inspect_err(failed).ok()
+    Inspector::open(service, what, &sockets()).inspect_err(failed).ok()
+}
+
+/// Where programs of this user find each other. Where whoever started us has cleared our environment, an ancestor's says it,
+/// if it is this user's own: behind `sudo` it is not.
+fn sockets() -> Folder {
+    const RUNTIME: &str = "XDG_RUNTIME_DIR";
+    let own = |path: &PathBuf| {
+        let user = rustix::process::geteuid().as_raw();
+        path.is_absolute() && fs::metadata(path).is_ok_and(|data| data.is_dir() && data.uid() == user)
+    };
+    let cleared = std::env::var_os(RUNTIME).is_none();
+    let inherited = cleared.then(|| subagents::process::inherited_variable(RUNTIME)).flatten();
+    match inherited.map(PathBuf::from).filter(own) {
+        Some(runtime) => Folder::at(runtime.join("subagents")),
+        None => Folder::of_user(),
+    }
 }
 
 fn guard(scope: &str) -> ExitCode {

@@ -137,7 +137,7 @@ fn asked(folder: &Folder, pid: Option<u32>) -> Result<Vec<HostSocket>, UsageErro
 /// What there is to see, and whether somebody did not answer.
 fn look(pid: Option<u32>) -> Result<(Vec<(HostSocket, Seen)>, bool), UsageError> {
     let (mut seen, mut failed) = (Vec::new(), false);
-    for host in asked(&Folder::of_user(), pid)? {
+    for host in asked(&crate::cli::sockets(), pid)? {
         match host.look(PATIENCE) {
             Ok(one) => seen.push((host, one)),
             // Nothing runs there any more, and that is no fault.

@@ -1,6 +1,6 @@
 //! `subagents tree` and `subagents kill`: one program looks at another.
 
-use super::support::{Live, Run, Signal, subagents};
+use super::support::{Live, Run, Signal, shell, subagents};
 use serde_json::Value;
 use std::{
     fs::Permissions,
@@ -88,6 +88,27 @@ fn n01_what_runs_is_seen_from_another_program_and_can_be_ended() {
     let ended = room.subagents(&["tree"]).end();
     assert_eq!(ended.code, Some(0));
     assert!(ended.out.starts_with("nothing of subagents runs here"), "{}", ended.out);
+}
+
+/// As Codex does with the servers that it starts.
+#[test]
+fn what_a_host_that_clears_the_environment_has_started_is_seen() {
+    let room = Room::new();
+    let cleared = "env -u XDG_RUNTIME_DIR \"$0\" \"$@\" || exit";
+    let run = ["run", "x", "--label", "hidden", "--", "sh", "-c", "sleep 1000"];
+    let live = shell(cleared, &run).env("XDG_RUNTIME_DIR", room.folder()).start();
+    let begun = Instant::now();
+    while !room.subagents(&["tree"]).end().out.contains("hidden") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is not seen");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Nor is whoever looks from there blind.
+    let ended = shell(cleared, &["tree"]).env("XDG_RUNTIME_DIR", room.folder()).end();
+    let run = ended.out.split_once("hidden 0 [").and_then(|(_, rest)| rest.split_once(']'));
+    let (run, _) = run.unwrap_or_else(|| unreachable!("{ended:?}"));
+    assert_eq!(room.subagents(&["kill", run]).end().code, Some(0));
+    let (code, left) = live.end_unread();
+    assert_eq!((code, &*left), (Some(1), &[][..]));
 }
 
 #[test]
