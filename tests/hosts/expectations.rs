@@ -27,7 +27,7 @@ const fn scenario(name: &'static str, title: &'static str, standard: &'static st
 }
 
 /// In the order in which they are played.
-pub(crate) const SCENARIOS: [Scenario; 12] = [
+pub(crate) const SCENARIOS: [Scenario; 13] = [
     scenario("one", "one call", "answered"),
     scenario("five", "five calls at once", "side by side"),
     scenario("five-told", "… and told to by a setting", "side by side"),
@@ -35,6 +35,7 @@ pub(crate) const SCENARIOS: [Scenario; 12] = [
     scenario("times-out", "child runs out of time", "error that says so"),
     scenario("gives-up", "host gives the call up", "child ended"),
     scenario("seen", "seen, and killed from outside", "error that says so"),
+    scenario("server-killed", "`subagents mcp` killed", "host goes on"),
     scenario("cancelled", "host interrupted", "nothing left"),
     scenario("killed", "host killed", "nothing left"),
     scenario("nested", "host below itself, too deep", "refused"),
@@ -72,7 +73,7 @@ pub(crate) struct Host {
     /// The tool `subagent`, as its model sees it. None where there is no model.
     #[serde(default)]
     pub(crate) tool: Option<String>,
-    /// The type of the tool with which its model has to look for that one first.
+    /// The tool with which its model looks for that one first.
     #[serde(default)]
     pub(crate) search: Option<String>,
     /// What else it is told, by scenario: to give a call up after two seconds, to have several at work at once, where a server

@@ -68,6 +68,15 @@ impl Hall<'_> {
         if children.is_empty() { Ok(()) } else { Err(format!("`subagents kill` has left {children:?}")) }
     }
 
+    /// The server is gone at once, and with it what it had started; the host is not.
+    pub(crate) async fn server_killed(&self, live: &mut Live) -> Result<(), String> {
+        self.hangs(live).await?;
+        kill(self.stage.server()?);
+        until("what it delegated to is gone", GONE, || Ok(self.stage.children().is_empty()))
+            .await
+            .map_err(|fault| format!("{fault}: {:?}", self.stage.alive()))
+    }
+
     /// Ctrl-C, for each process of the host: for the program, and what it may have started in its place.
     pub(crate) async fn interrupted(&self, mut live: Live) -> Result<Ended, String> {
         self.hangs(&mut live).await?;

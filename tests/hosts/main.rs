@@ -29,29 +29,14 @@ mod stage;
 
 use expectations::{Host, SCENARIOS, Scenario, command_line, markdown, table};
 use play::{Play, Played};
-use real::arguments::{Arguments, Wish};
+use real::arguments::Arguments;
 use real::installed::{Installed, present};
+use real::program::{obey, runtime};
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let suite = command_line();
-    match suite.read(std::env::args().skip(1)) {
-        Ok(Wish::Play(arguments)) => play_all(&arguments),
-        Ok(Wish::Markdown) => {
-            print!("{}", markdown(&Host::all()));
-            ExitCode::SUCCESS
-        }
-        Ok(Wish::Help) => {
-            println!("{}", suite.usage());
-            ExitCode::SUCCESS
-        }
-        Ok(Wish::Nothing) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}\n\n{}", suite.usage());
-            ExitCode::from(2)
-        }
-    }
+    obey(&command_line(), || markdown(&Host::all()), play_all)
 }
 
 /// One host with what came of it.
@@ -70,13 +55,9 @@ fn play_all(arguments: &Arguments) -> ExitCode {
         arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
     };
     let scenarios: Vec<_> = SCENARIOS.iter().filter(wanted).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("no runtime: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(code) => return code,
     };
     let begun = Instant::now();
     let rows: Vec<_> = runtime.block_on(async {
@@ -101,7 +82,7 @@ fn play_all(arguments: &Arguments) -> ExitCode {
 /// As it goes.
 fn tell(host: &Host, scenario: &Scenario, played: &Played) {
     let cell = if played.faults.is_empty() { host.cell(scenario) } else { "NOT AS EXPECTED".to_owned() };
-    println!("{:<11} {:<11} {cell} ({:.1} s)", host.name, scenario.name, played.all.as_secs_f32());
+    println!("{:<11} {:<13} {cell} ({:.1} s)", host.name, scenario.name, played.all.as_secs_f32());
     for fault in &played.faults {
         println!("            - {fault}");
     }

@@ -4,6 +4,7 @@
 use super::expectations::{Host, suite};
 use super::processes::{Mark, VARIABLE};
 use super::real::alive::{self, Process};
+use super::real::home;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -53,24 +54,10 @@ impl Stage {
             fs::create_dir(folder)?;
         }
         if let Some(template) = host.home() {
-            self.copy(&template, &self.home(), base)?;
+            home::copy(&template, &self.home(), &|text| self.filled(text, base))?;
         }
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_subagents"), self.bin().join("subagents"))?;
         fs::copy(suite().join("child.sh"), self.child().join("child.sh")).map(drop)
-    }
-
-    fn copy(&self, from: &Path, to: &Path, base: &str) -> io::Result<()> {
-        for entry in fs::read_dir(from)? {
-            let from = entry?.path();
-            let to = to.join(from.file_name().unwrap_or_default());
-            if from.is_dir() {
-                fs::create_dir(&to)?;
-                self.copy(&from, &to, base)?;
-            } else {
-                fs::write(&to, self.filled(&fs::read_to_string(&from)?, base))?;
-            }
-        }
-        Ok(())
     }
 
     fn filled(&self, text: &str, base: &str) -> String {
@@ -126,30 +113,22 @@ impl Stage {
         fs::write(folder.join("subagents.toml"), text)
     }
 
-    /// All that a host may look for in somebody's home is in this one.
+    /// The variables of the host, and no others.
     pub(crate) fn env(&self, host: &Host, base: &str) -> BTreeMap<String, OsString> {
-        let home = self.home();
         let mut path = OsString::from(self.bin());
         if let Some(paths) = std::env::var_os("PATH") {
             path.push(":");
             path.push(paths);
         }
         let mut env = BTreeMap::from([
-            ("HOME".to_owned(), home.clone().into_os_string()),
             ("LANG".to_owned(), "C.UTF-8".into()),
             ("PATH".to_owned(), path),
             ("TERM".to_owned(), "dumb".into()),
-            ("TMPDIR".to_owned(), home.join("tmp").into()),
             ("XDG_RUNTIME_DIR".to_owned(), self.runtime().into()),
             (VARIABLE.to_owned(), self.mark.value().into()),
         ]);
-        for (variable, folder) in [
-            ("XDG_CACHE_HOME", ".cache"),
-            ("XDG_CONFIG_HOME", ".config"),
-            ("XDG_DATA_HOME", ".local/share"),
-            ("XDG_STATE_HOME", ".local/state"),
-        ] {
-            env.insert(variable.to_owned(), home.join(folder).into());
+        for (variable, folder) in home::variables(&self.home()) {
+            env.insert(variable.to_owned(), folder.into());
         }
         for (name, value) in host.env() {
             env.insert(name.clone(), self.filled(value, base).into());

@@ -7,6 +7,7 @@ mod exec;
 mod hosts;
 mod house;
 mod peers;
+mod pins;
 mod processes;
 #[allow(
     dead_code,

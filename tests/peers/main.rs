@@ -24,30 +24,15 @@ mod stage;
 
 use expectations::{Agent, SCENARIOS, Scenario, command_line, markdown, table};
 use play::{Play, Played};
-use real::arguments::{Arguments, Wish};
+use real::arguments::Arguments;
 use real::installed::{Installed, present};
+use real::program::{obey, runtime};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use subagents_testkit::model::FakeModel;
 
 fn main() -> ExitCode {
-    let suite = command_line();
-    match suite.read(std::env::args().skip(1)) {
-        Ok(Wish::Play(arguments)) => play_all(&arguments),
-        Ok(Wish::Markdown) => {
-            print!("{}", markdown(&Agent::all()));
-            ExitCode::SUCCESS
-        }
-        Ok(Wish::Help) => {
-            println!("{}", suite.usage());
-            ExitCode::SUCCESS
-        }
-        Ok(Wish::Nothing) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}\n\n{}", suite.usage());
-            ExitCode::from(2)
-        }
-    }
+    obey(&command_line(), || markdown(&Agent::all()), play_all)
 }
 
 /// One agent with what came of it.
@@ -75,13 +60,9 @@ fn play_all(arguments: &Arguments) -> ExitCode {
         eprintln!("recordings cannot be kept there: {error}");
         return ExitCode::FAILURE;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("no runtime: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(code) => return code,
     };
     let rows = runtime.block_on(async {
         let model = FakeModel::start().await?;

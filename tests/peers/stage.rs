@@ -2,7 +2,7 @@
 
 use super::expectations::{Agent, suite};
 use super::processes::{Mark, VARIABLE};
-use super::real::alive;
+use super::real::{alive, home};
 use std::fs;
 use std::path::{Path, PathBuf};
 use subagents::{Acp, acp::KnownAgent};
@@ -25,23 +25,9 @@ impl Stage {
         }
         let template = suite().join("agents").join(&agent.name).join("home");
         if template.is_dir() {
-            stage.copy(&template, &stage.home(), base)?;
+            home::copy(&template, &stage.home(), &|text| stage.filled(text, base))?;
         }
         Ok(stage)
-    }
-
-    fn copy(&self, from: &Path, to: &Path, base: &str) -> std::io::Result<()> {
-        for entry in fs::read_dir(from)? {
-            let from = entry?.path();
-            let to = to.join(from.file_name().unwrap_or_default());
-            if from.is_dir() {
-                fs::create_dir(&to)?;
-                self.copy(&from, &to, base)?;
-            } else {
-                fs::write(&to, self.filled(&fs::read_to_string(&from)?, base))?;
-            }
-        }
-        Ok(())
     }
 
     fn filled(&self, text: &str, base: &str) -> String {
@@ -70,17 +56,10 @@ impl Stage {
             None => Acp::new(program),
         };
         acp = acp.args(agent.args.iter().map(|argument| self.filled(argument, base)));
-        // All that an agent may look for in somebody's home is in this one.
-        let home = self.home();
-        acp = acp.env("HOME", &home).env("TMPDIR", home.join("tmp")).env(VARIABLE, self.mark.value());
-        for (variable, folder) in [
-            ("XDG_CACHE_HOME", ".cache"),
-            ("XDG_CONFIG_HOME", ".config"),
-            ("XDG_DATA_HOME", ".local/share"),
-            ("XDG_STATE_HOME", ".local/state"),
-        ] {
-            acp = acp.env(variable, home.join(folder));
+        for (variable, folder) in home::variables(&self.home()) {
+            acp = acp.env(variable, folder);
         }
+        acp = acp.env(VARIABLE, self.mark.value());
         for (name, value) in &agent.env {
             acp = acp.env(name, self.filled(value, base));
         }

@@ -8,6 +8,9 @@ use crate::model::{
 };
 use serde_json::{Map, Value, json};
 
+/// The tool by which a client lets its model look for the others; it has items of its own kind.
+const SEARCH: &str = "tool_search";
+
 pub(super) fn read(body: &Value) -> Result<Asked, String> {
     if !body["previous_response_id"].is_null() {
         return Err("this server keeps no responses: send the whole conversation as `input`, \
@@ -26,7 +29,8 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         model: string(body, "model")?,
         streaming: flag(body, "stream")?,
         turns: turns.into_turns(),
-        tools: tools(&body["tools"]),
+        // What a search has found may be called from then on.
+        tools: found(&body["input"]).chain([&body["tools"]]).flat_map(tools).collect(),
         wants_json: matches!(body["text"]["format"]["type"].as_str(), Some("json_schema" | "json_object")),
     })
 }
@@ -41,10 +45,16 @@ fn take(item: &Value, turns: &mut Turns) {
             _ => {}
         },
         "function_call" | "custom_tool_call" => turns.assistant("", name()),
+        "tool_search_call" => turns.assistant("", vec![SEARCH.to_owned()]),
+        "tool_search_output" => turns.tool(&item["call_id"], item["tools"].to_string()),
         kind if kind.ends_with("_call_output") => turns.tool(&item["call_id"], result_text(&item["output"])),
         // Thoughts, and the marks of tools that a real server runs by itself.
         _ => {}
     }
+}
+
+fn found(input: &Value) -> impl Iterator<Item = &Value> {
+    list(input).iter().filter(|item| item["type"] == "tool_search_output").map(|item| &item["tools"])
 }
 
 fn tools(offered: &Value) -> Vec<Tool> {
@@ -91,6 +101,12 @@ fn item_of(voice: &Voice<'_>, Call { name, arguments }: &Call, part: usize) -> V
         return json!({
             "type": "custom_tool_call", "id": voice.id("ctc", part), "call_id": call_id, "name": name,
             "input": input, "status": "completed",
+        });
+    }
+    if name == SEARCH {
+        return json!({
+            "type": "tool_search_call", "id": voice.id("tsc", part), "call_id": call_id, "execution": "client",
+            "arguments": arguments, "status": "completed",
         });
     }
     let (namespace, name) = name.rsplit_once('/').map_or((None, name.as_str()), |(n, name)| (Some(n), name));
@@ -196,6 +212,9 @@ pub(super) fn stream(voice: &Voice<'_>, reply: &Reply) -> Vec<Piece> {
                 to.send("response.reasoning_summary_text.delta", with("delta"), false);
                 to.send("response.reasoning_summary_text.done", with("text"), false);
                 to.send("response.reasoning_summary_part.done", part(text), false);
+            }
+            "tool_search_call" => {
+                to.send("response.output_item.added", begins(json!({"status": "in_progress"})), true);
             }
             kind => {
                 let (field, event) = match kind {

@@ -88,6 +88,30 @@ async fn responses_knows_namespaces_and_tools_that_take_text() {
 }
 
 #[tokio::test]
+async fn responses_lets_a_model_look_for_its_tools() {
+    let model = FakeModel::start().await.expect("a model");
+    let prompt = user("[[tool:tool_search {\"query\":\"read\"}]] [[tool:mcp__x/read {}]]");
+    let mut request = body(Protocol::Responses, true, &[prompt]);
+    request["tools"] = json!([{"type": "tool_search", "execution": "client"}]);
+    let answer = post(&model, "/v1/responses", &request).await;
+    let item = answer.events().pop().expect("an event").1["response"]["output"][0].clone();
+    assert_eq!((&item["type"], &item["execution"]), (&json!("tool_search_call"), &json!("client")));
+    assert_eq!(item["arguments"], json!({"query": "read"}));
+    assert!(!answer.body.contains("function_call"), "{}", answer.body);
+    assert!(!model.requests()[0].offers("mcp__x/read"));
+    // What was found is offered.
+    let found =
+        json!([{"type": "namespace", "name": "mcp__x", "tools": [{"type": "function", "name": "read"}]}]);
+    let output = json!({"type": "tool_search_output", "call_id": item["call_id"], "tools": found});
+    request["input"].as_array_mut().expect("items").extend([item, output]);
+    let answer = post(&model, "/v1/responses", &request).await;
+    let call = answer.events().pop().expect("an event").1["response"]["output"][0].clone();
+    assert_eq!((&call["namespace"], &call["name"]), (&json!("mcp__x"), &json!("read")));
+    let asked = model.requests().pop().expect("a request");
+    assert!(asked.offers("mcp__x/read") && asked.tool_results()[0].contains("\"mcp__x\""), "{asked:?}");
+}
+
+#[tokio::test]
 async fn messages_begins_and_ends_each_block_by_its_index() {
     let model = FakeModel::start().await.expect("a model");
     let said = events(&model, Protocol::Messages, PROMPT).await;
