@@ -45,7 +45,9 @@ fn each_host_is_told_of_the_server_by_the_readmes_line() {
     let opencode = Host::all().into_iter().find(|host| host.name == "opencode").and_then(|host| host.home());
     let config = fs::read_to_string(opencode.expect("its home").join("opencode.json")).expect("a file");
     let config: Value = serde_json::from_str(&config).expect("JSON");
-    assert_eq!(config["mcp"]["subagents"]["command"], serde_json::json!(["subagents", "mcp"]));
+    let told = readme.split_once("`\"mcp\": ").and_then(|(_, rest)| rest.split_once('`'));
+    let told: Value = serde_json::from_str(told.expect("the README says it").0).expect("JSON");
+    assert_eq!(config["mcp"], told);
 }
 
 #[test]
