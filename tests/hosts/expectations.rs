@@ -76,7 +76,7 @@ pub(crate) struct Host {
     /// The tool with which its model looks for that one first.
     #[serde(default)]
     pub(crate) search: Option<String>,
-    /// What else it is told, by scenario: to give a call up after two seconds, to have several at work at once, where a server
+    /// What else it is told, by scenario: to give a call up after four seconds, to have several at work at once, where a server
     /// over HTTP is: at `@URL@`, for who has `@TOKEN@`.
     #[serde(default)]
     pub(crate) told: BTreeMap<String, Told>,

@@ -84,7 +84,7 @@ impl Play<'_> {
         let hall = Hall { stage: Arc::clone(stage), env: stage.env(self.host, model.url()), play: self };
         let mut provider = stage.obedient();
         match self.scenario.name {
-            "times-out" => provider.timeout = Some("2s"),
+            "times-out" => provider.timeout = Some("3s"),
             "nested" => provider = hall.itself(),
             "conformance" => provider.tool = conformance::TOOL,
             _ => {}
@@ -172,15 +172,20 @@ impl Play<'_> {
                 Ok("answered".to_owned())
             }
             "five" | "five-told" => {
-                for number in 1..=5 {
-                    read(&format!("number {number}, "))?;
-                }
-                let results = results();
-                let side_by_side = |n: u32| {
-                    let together = format!("number {n}, side by side");
-                    results.iter().any(|result| result.contains(&together))
+                // In one turn, each where its call was.
+                let all_of = |request: &ModelRequest| results_of(request).len() == 5;
+                let Some(request) = model.requests().into_iter().find(all_of) else {
+                    return fault("the model did not read five answers at once");
                 };
-                let all = (1..=5).all(side_by_side);
+                let answers = results_of(&request);
+                let says = |how: &str| {
+                    let mut numbered = (1..).zip(&answers);
+                    numbered.all(|(n, answer)| answer.contains(&format!("number {n}, {how}")))
+                };
+                if !says("") {
+                    return fault("these are not the answers to its calls");
+                }
+                let all = says("side by side");
                 Ok(if all { "side by side" } else { "one by one" }.to_owned())
             }
             "fails" => {

@@ -34,7 +34,7 @@ async def gives_up(client, child):
     """Once by its own deadline, once because its user has changed his mind."""
     seen = []
     try:
-        seen.append(told(await call(client, "hangs", read_timeout_seconds=2)))
+        seen.append(told(await call(client, "hangs", read_timeout_seconds=4)))
     except Exception as error:
         seen.append({"raised": f"{type(error).__name__}: {error}"})
     # Whoever watches looks whether anything is left, and says so.
