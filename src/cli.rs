@@ -120,9 +120,14 @@ fn environment(name: &str) -> Option<OsString> {
     if ours.is_some() || std::env::var_os(DEPTH).is_some() {
         return ours;
     }
-    let number = match name {
-        DEPTH => subagents::process::handed_depth()?.depth,
-        MAX_DEPTH => subagents::process::handed_depth()?.max_depth?,
+    if name != DEPTH && name != MAX_DEPTH {
+        return None;
+    }
+    let number = match (name, subagents::process::handed_depth()) {
+        (DEPTH, Some(handed)) => handed.depth,
+        (MAX_DEPTH, Some(handed)) => handed.max_depth?,
+        // The user's own cap, for the outermost.
+        (MAX_DEPTH, None) => return subagents::process::inherited_variable(MAX_DEPTH),
         _ => return None,
     };
     Some(number.to_string().into())

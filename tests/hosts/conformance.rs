@@ -21,7 +21,7 @@ pub(crate) async fn play(hall: &Hall<'_>, scenario: &Scenario) -> Result<String,
     if scenario.name != "conformance" {
         return Err(format!("it does not play {}", scenario.name));
     }
-    let server = Server::start(hall, None).await?;
+    let server = Server::start(hall, None, None).await?;
     let bin = hall.program();
     // It is started by the node beside it: the one on PATH may be too old for it.
     let script = bin.with_file_name("conformance").to_string_lossy().into_owned();

@@ -27,7 +27,7 @@ const fn scenario(name: &'static str, title: &'static str, standard: &'static st
 }
 
 /// In the order in which they are played.
-pub(crate) const SCENARIOS: [Scenario; 13] = [
+pub(crate) const SCENARIOS: [Scenario; 14] = [
     scenario("one", "one call", "answered"),
     scenario("five", "five calls at once", "side by side"),
     scenario("five-told", "… and told to by a setting", "side by side"),
@@ -40,6 +40,7 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
     scenario("killed", "host killed", "nothing left"),
     scenario("nested", "host below itself, too deep", "refused"),
     scenario("http", "over HTTP", "answered"),
+    scenario("nested-http", "host below itself, over HTTP", "refused"),
     scenario("conformance", "conformance suite", "passed"),
 ];
 

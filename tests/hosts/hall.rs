@@ -22,10 +22,15 @@ impl Hall<'_> {
     }
 
     /// The host as what it delegates to.
-    pub(crate) fn itself(&self) -> Provider<'static> {
+    pub(crate) fn itself(&self, token: &str) -> Provider<'static> {
+        // What it has to know of a server over HTTP stands in its configuration, or in these.
+        let told = self.play.host.told.get(self.play.scenario.name);
+        let told = told.into_iter().flat_map(|told| &told.env);
+        let told = told.map(|(name, value)| (name.clone(), value.replace("@TOKEN@", token).into()));
+        let env = self.env.clone().into_iter().chain(told).collect();
         let ask = self.play.host.ask.iter().map(OsString::from);
         let command = std::iter::once(self.program().into_os_string()).chain(ask).collect();
-        Provider { command, env: self.env.clone(), tool: "subagent", timeout: None }
+        Provider { command, env, tool: "subagent", timeout: None }
     }
 
     /// Waits until what it delegated to hangs, with all that belongs to it.

@@ -13,8 +13,13 @@ pub(crate) struct Server {
 
 impl Server {
     /// It listens.
-    pub(crate) async fn start(hall: &Hall<'_>, token: Option<&str>) -> Result<Self, String> {
+    pub(crate) async fn start(
+        hall: &Hall<'_>,
+        token: Option<&str>,
+        cap: Option<&str>,
+    ) -> Result<Self, String> {
         let mut env = hall.env.clone();
+        env.extend(cap.map(|cap| ("SUBAGENTS_MAX_DEPTH".to_owned(), cap.into())));
         env.extend(token.map(|token| ("SUBAGENTS_MCP_TOKEN".to_owned(), token.into())));
         let args = ["mcp", "--http", "127.0.0.1:0"].map(str::to_owned);
         let program = Path::new(env!("CARGO_BIN_EXE_subagents"));

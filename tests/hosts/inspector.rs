@@ -7,7 +7,7 @@ use super::stage::Ended;
 use serde_json::Value;
 
 pub(crate) async fn play(hall: &Hall<'_>, scenario: &Scenario) -> Result<String, String> {
-    let server = if scenario.name == "http" { Some(Server::start(hall, None).await?) } else { None };
+    let server = if scenario.name == "http" { Some(Server::start(hall, None, None).await?) } else { None };
     let target = server
         .as_ref()
         .map_or_else(|| vec!["subagents".to_owned(), "mcp".to_owned()], |server| vec![server.url.clone()]);

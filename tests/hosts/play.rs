@@ -74,7 +74,7 @@ impl Play<'_> {
         let reader = Reader {
             stage: Arc::clone(stage),
             waits: ["gives-up", "server-killed"].contains(&self.scenario.name),
-            shares: self.scenario.name == "http",
+            shares: ["http", "nested-http"].contains(&self.scenario.name),
         };
         let seen = Seen::default();
         let noted = seen.clone();
@@ -85,7 +85,7 @@ impl Play<'_> {
         let mut provider = stage.obedient();
         match self.scenario.name {
             "times-out" => provider.timeout = Some("3s"),
-            "nested" => provider = hall.itself(),
+            "nested" | "nested-http" => provider = hall.itself(TOKEN),
             "conformance" => provider.tool = conformance::TOOL,
             _ => {}
         }
@@ -107,7 +107,8 @@ impl Play<'_> {
     async fn converse(&self, hall: &Hall<'_>, tool: &str, model: &FakeModel) -> Result<String, String> {
         let (mut add, mut ask, mut env) = (self.host.add.clone(), self.host.ask.clone(), hall.env.clone());
         let server = match self.scenario.name {
-            "http" => Some(Server::start(hall, Some(TOKEN)).await?),
+            "http" => Some(Server::start(hall, Some(TOKEN), None).await?),
+            "nested-http" => Some(Server::start(hall, Some(TOKEN), Some("1")).await?),
             _ => None,
         };
         if let Some(told) = self.host.told.get(self.scenario.name) {
@@ -219,7 +220,7 @@ impl Play<'_> {
                 }
                 Ok("child ended".to_owned())
             }
-            "nested" => {
+            "nested" | "nested-http" => {
                 let deep = results().iter().any(|result| result.contains("DEPTH_EXCEEDED"));
                 read("The inner end.")?;
                 Ok(if deep { "refused" } else { "not refused" }.to_owned())
@@ -236,7 +237,7 @@ impl Play<'_> {
                 (1..=5).map(|n| call(&format!("together {n}"))).collect::<Vec<_>>().join(" %% ")
             }
             "fails" => call("fails"),
-            "nested" => {
+            "nested" | "nested-http" => {
                 let inner = format!("Please go on. [[tool:{}]] [[reply:The inner end.]]", call("Too deep."));
                 call(&inner)
             }

@@ -14,7 +14,7 @@ pub(crate) fn manners(host: &Host) -> &'static [&'static str] {
 }
 
 pub(crate) async fn play(hall: &Hall<'_>, scenario: &Scenario, manner: &str) -> Result<String, String> {
-    let server = if scenario.name == "http" { Some(Server::start(hall, None).await?) } else { None };
+    let server = if scenario.name == "http" { Some(Server::start(hall, None, None).await?) } else { None };
     let client = suite().join("mcp-python/client.py").to_string_lossy().into_owned();
     let mut args = vec![client, manner.to_owned(), scenario.name.to_owned()];
     args.extend(server.as_ref().map(|server| server.url.clone()));

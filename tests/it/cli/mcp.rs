@@ -347,6 +347,9 @@ fn n05_a_host_that_clears_the_environment_does_not_begin_anew() {
     assert_eq!(host.go().0, Some(0));
     let ended = run("3", &["run", "-p", "tells", "x"]).end();
     assert!(ended.code == Some(1) && ended.err.contains("DEPTH_EXCEEDED"), "{ended:?}");
+    // What the user has said for the outermost holds, too.
+    let capped = shell(cleared, &["run", "-p", "tells", "x"]).directory(folder.path());
+    assert_eq!(capped.env("SUBAGENTS_MAX_DEPTH", "3").end().out, "depth 1 of 3\n");
     // What is said for this one holds over what was said further out.
     let inner = "SUBAGENTS_DEPTH=1 \"$0\" \"$@\" || exit";
     let run = shell(inner, &["run", "-p", "tells", "x"]).directory(folder.path()).env("SUBAGENTS_DEPTH", "7");
