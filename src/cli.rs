@@ -24,10 +24,8 @@ use args::{Args, Command};
 use plan::{DEPTH, MAX_DEPTH, Plan, UsageError};
 use std::{
     ffi::OsString,
-    fs,
     io::{self, Write},
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
 };
 use subagents::{
@@ -87,20 +85,11 @@ fn seen(service: &SubagentService, what: &str, tell: impl Fn(&str)) -> Option<In
     Inspector::open(service, what, &sockets()).inspect_err(failed).ok()
 }
 
-/// Where programs of this user find each other. Where whoever started us has cleared our environment, an ancestor's says it,
-/// if it is this user's own: behind `sudo` it is not.
+/// Where programs of this user find each other. Where whoever started us has cleared our environment, an ancestor's says it.
 fn sockets() -> Folder {
     const RUNTIME: &str = "XDG_RUNTIME_DIR";
-    let own = |path: &PathBuf| {
-        let user = rustix::process::geteuid().as_raw();
-        path.is_absolute() && fs::metadata(path).is_ok_and(|data| data.is_dir() && data.uid() == user)
-    };
-    let cleared = std::env::var_os(RUNTIME).is_none();
-    let inherited = cleared.then(|| subagents::process::inherited_variable(RUNTIME)).flatten();
-    match inherited.map(PathBuf::from).filter(own) {
-        Some(runtime) => Folder::at(runtime.join("subagents")),
-        None => Folder::of_user(),
-    }
+    let ours = std::env::var_os(RUNTIME);
+    Folder::in_runtime_dir(ours.or_else(|| subagents::process::inherited_variable(RUNTIME)))
 }
 
 fn guard(scope: &str) -> ExitCode {

@@ -156,7 +156,7 @@ Tools:
     provider = \"gemini\"
     max_depth = 2        # or \"provider-managed\"
                          # also description, persona, model, schema, allow,
-                         # deny, max_answer, and the three timeouts
+                         # deny, max_answer, read_only and the three timeouts
   With a table like that there are no others.
 
 Exit codes:

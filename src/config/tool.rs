@@ -59,6 +59,9 @@ impl ToolConfig {
         if let Some(bytes) = table.get("max_answer", faults, section::size) {
             tool = tool.answer_bytes(bytes);
         }
+        if let Some(read_only) = table.get("read_only", faults, section::boolean) {
+            tool = tool.read_only(read_only);
+        }
         let (allow, deny) = (table.get("allow", faults, names), table.get("deny", faults, names));
         if allow.is_some() || deny.is_some() {
             let mut filter = ToolFilter::default();

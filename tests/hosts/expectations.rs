@@ -98,6 +98,9 @@ pub(crate) struct Told {
     pub(crate) ask: Vec<String>,
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
+    /// What stands in the table of the tool, for whoever runs the host.
+    #[serde(default)]
+    pub(crate) table: String,
 }
 
 /// What it does instead, and why.

@@ -89,7 +89,8 @@ impl Play<'_> {
             "conformance" => provider.tool = conformance::TOOL,
             _ => {}
         }
-        stage.configure(&provider).map_err(told)?;
+        let table = self.host.told.get(self.scenario.name).map_or("", |told| &told.table);
+        stage.configure(&provider, table).map_err(told)?;
         let ended = match &self.host.tool {
             Some(tool) => self.converse(&hall, tool, &model).await,
             None => match &*self.host.name {

@@ -93,8 +93,8 @@ impl Stage {
         Provider { command, env: BTreeMap::new(), tool: "subagent", timeout: None }
     }
 
-    /// Writes the configuration of `subagents`, in the user's folder.
-    pub(crate) fn configure(&self, provider: &Provider<'_>) -> io::Result<()> {
+    /// Writes the configuration of `subagents`, in the user's folder, with this in the table of the tool.
+    pub(crate) fn configure(&self, provider: &Provider<'_>, table: &str) -> io::Result<()> {
         // A string of JSON is one of TOML.
         let quoted = |text: &OsString| Value::from(text.to_string_lossy()).to_string();
         let command: Vec<_> = provider.command.iter().map(quoted).collect();
@@ -103,7 +103,7 @@ impl Stage {
         let timeout =
             provider.timeout.map_or_else(String::new, |timeout| format!("timeout = \"{timeout}\"\n"));
         let text = format!(
-            "[providers.child]\nkind = \"exec\"\ncommand = [{}]\nenv = {{ {} }}\n\n[tools.{}]\nprovider = \"child\"\n{timeout}",
+            "[providers.child]\nkind = \"exec\"\ncommand = [{}]\nenv = {{ {} }}\n\n[tools.{}]\nprovider = \"child\"\n{timeout}{table}\n",
             command.join(", "),
             env.join(", "),
             provider.tool,

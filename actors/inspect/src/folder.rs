@@ -19,7 +19,13 @@ impl Folder {
     /// The variable counts where it names a folder by its whole path that is the effective user's and that nobody else may
     /// write in.
     pub fn of_user() -> Self {
-        Self::of(std::env::var_os("XDG_RUNTIME_DIR"), &std::env::temp_dir())
+        Self::in_runtime_dir(std::env::var_os("XDG_RUNTIME_DIR"))
+    }
+
+    /// That of the user, with this in place of the variable's value: for a program whose environment was cleared, and that
+    /// knows from elsewhere what it was. The same conditions hold for it.
+    pub fn in_runtime_dir(runtime: Option<OsString>) -> Self {
+        Self::of(runtime, &std::env::temp_dir())
     }
 
     fn of(runtime: Option<OsString>, temporary: &Path) -> Self {

@@ -11,12 +11,8 @@ pub(crate) fn tool(definition: ToolDefinition) -> Tool {
     let ToolDefinition { name, title, description, input_schema, output_schema, read_only, .. } = definition;
     let mut tool = Tool::new(Cow::Owned(name.to_string()), description, object(&input_schema));
     let hints = ToolAnnotations::new().read_only(read_only);
-    tool.annotations = Some(if read_only {
-        hints.idempotent(true).open_world(false)
-    } else {
-        // A child may do anything that its provider lets it.
-        hints.destructive(true).open_world(true)
-    });
+    // A child may do anything that its provider lets it, where nobody has said that it only reads.
+    tool.annotations = Some(if read_only { hints } else { hints.destructive(true).open_world(true) });
     tool.title = title;
     tool.output_schema = output_schema.map(|schema| object(&schema));
     tool
@@ -58,10 +54,7 @@ mod tests {
         );
         let reads = ToolDefinition::new("t", "about", json!({"type": "object"})).read_only();
         let sent = serde_json::to_value(tool(reads)).expect("JSON");
-        assert_eq!(
-            sent["annotations"],
-            json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false})
-        );
+        assert_eq!(sent["annotations"], json!({"readOnlyHint": true}));
         let output = ToolOutput::new("said").with_structured(json!({"n": 1}));
         let sent = serde_json::to_value(result(Ok(output))).expect("JSON");
         assert_eq!(sent["structuredContent"], json!({"n": 1}));

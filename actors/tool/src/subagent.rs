@@ -51,6 +51,7 @@ pub struct SubagentTool {
     schema: Option<Arc<Value>>,
     deadlines: Deadlines,
     answer_bytes: usize,
+    read_only: bool,
 }
 
 impl SubagentTool {
@@ -67,6 +68,7 @@ impl SubagentTool {
             schema: None,
             deadlines: Deadlines::new(),
             answer_bytes: DEFAULT_ANSWER_BYTES,
+            read_only: false,
         }
     }
 
@@ -130,6 +132,14 @@ impl SubagentTool {
     #[must_use]
     pub fn answer_bytes(mut self, bytes: usize) -> Self {
         self.answer_bytes = bytes;
+        self
+    }
+
+    /// Says that each child only reads, which nobody here sees to: a host then need not ask people before a call, and some run
+    /// the calls of one turn side by side only then.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -214,11 +224,12 @@ pub(crate) struct Mounted {
 
 impl Tool for Mounted {
     fn definition(&self) -> ToolDefinition {
-        let SubagentTool { name, provider, description, schema, .. } = &*self.tool;
+        let SubagentTool { name, provider, description, schema, read_only, .. } = &*self.tool;
         let about = wording::description(provider, description.as_deref(), self.inherits);
-        ToolDefinition::new(name, about, Delegation::schema(wording::prompt(self.inherits)))
+        let definition = ToolDefinition::new(name, about, Delegation::schema(wording::prompt(self.inherits)))
             .with_title(format!("Delegate to {provider}"))
-            .with_output_schema(outcome::schema(schema.as_deref()))
+            .with_output_schema(outcome::schema(schema.as_deref()));
+        if *read_only { definition.read_only() } else { definition }
     }
 
     /// Starts, awaits the result, and always awaits the disposal (SPEC 12.6).

@@ -191,7 +191,7 @@ fn a_tool_is_what_its_table_says() {
         "[providers.agent]\nkind = \"acp\"\ncommand = [\"{}/agent\"]\npersona = true\n\
          [tools.research]\nprovider = \"agent\"\ndescription = \"looks things up\"\npersona = \"a librarian\"\n\
          schema = \"n.json\"\nmax_depth = \"provider-managed\"\n\
-         [tools.short]\nprovider = \"agent\"\nmax_answer = 4\n",
+         [tools.short]\nprovider = \"agent\"\nmax_answer = 4\nread_only = true\n",
     );
     let agent = folder.path().join("agent");
     fs::write(&agent, script.program()).expect("a program");
@@ -204,6 +204,8 @@ fn a_tool_is_what_its_table_says() {
     let tools = host.answer(id)["result"]["tools"].clone();
     assert!(tools[0]["description"].as_str().expect("a text").contains("(looks things up)"), "{tools}");
     assert_eq!(tools[0]["outputSchema"]["properties"]["structured"]["properties"]["n"]["type"], "integer");
+    let reads: Vec<_> = (0..3).map(|n| tools[n]["annotations"]["readOnlyHint"].clone()).collect();
+    assert_eq!(reads, [false, true, true]);
     let id = host.call("research", "x");
     assert_eq!(host.answer(id)["result"]["structuredContent"]["structured"], json!({"n": 1}));
     let id = host.call("short", "x");

@@ -122,15 +122,18 @@ impl ModelRequest {
         texts().find(|text| !is_context(text)).or_else(|| texts().next()).unwrap_or_default()
     }
 
-    /// The results of the tools that were called last, as text: those that no answer came after.
+    /// The results of the tools that were called last, as text: those that no answer came after. They are in the order of the
+    /// calls, as the client's ids say it, in whatever order it has sent them.
     pub fn tool_results(&self) -> Vec<&str> {
         let answered = |turn: &Turn| matches!(turn, Turn::Assistant { .. });
         let from = self.turns().iter().rposition(answered).map_or(0, |at| at + 1);
         let results = self.turns()[from..].iter().filter_map(|turn| match turn {
-            Turn::Tool { text, .. } => Some(text.as_str()),
+            Turn::Tool { id, text } => Some((place(id), text.as_str())),
             Turn::User(_) | Turn::Assistant { .. } => None,
         });
-        results.collect()
+        let mut results: Vec<_> = results.collect();
+        results.sort_by_key(|(place, _)| *place);
+        results.into_iter().map(|(_, text)| text).collect()
     }
 
     /// The names of the tools that are offered, in order. A tool in a namespace is `namespace/name`.
@@ -175,6 +178,11 @@ impl fmt::Debug for ModelRequest {
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
+}
+
+/// A call's place in its answer, by its id. None where the client has made an id of its own.
+fn place(id: &str) -> Option<usize> {
+    id.rsplit_once('_')?.1.parse().ok()
 }
 
 pub(crate) fn user_text(turn: &Turn) -> Option<&str> {

@@ -239,3 +239,17 @@ async fn models_are_listed_and_tokens_counted_for_each_client() {
     assert!(counted.json()["totalTokens"].as_u64().is_some_and(|tokens| (100..120).contains(&tokens)));
     assert_eq!(model.traffic().asked, 0, "none of these asks the model");
 }
+
+#[tokio::test]
+async fn results_are_in_the_order_of_their_calls_whatever_order_they_are_sent_in() {
+    let model = FakeModel::start().await.expect("a model");
+    let mut request = body(Protocol::Messages, false, &[user("[[tool:a {} %% b {} %% c {}]]")]);
+    let asked = post(&model, "/v1/messages", &request).await.json()["content"].clone();
+    let result =
+        |n: usize| json!({"type": "tool_result", "tool_use_id": asked[n]["id"], "content": n.to_string()});
+    let results = json!({"role": "user", "content": [result(2), result(0), result(1)]});
+    let turns = request["messages"].as_array_mut().expect("turns");
+    turns.extend([json!({"role": "assistant", "content": asked}), results]);
+    post(&model, "/v1/messages", &request).await;
+    assert_eq!(model.requests().pop().expect("a request").tool_results(), ["0", "1", "2"]);
+}
