@@ -146,7 +146,7 @@ Hosts:
   For any other host: a server that is started by the command `subagents mcp`
   and speaks over stdio. One that takes an address gets that of --http:
     claude mcp add --transport http subagents http://127.0.0.1:8765/mcp \\
-      --header \"Authorization: Bearer $(cat token)\"
+      --header 'Authorization: Bearer ${SUBAGENTS_MCP_TOKEN}'
 
 Tools:
   subagent_NAME delegates one task to the provider NAME and returns its

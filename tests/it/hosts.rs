@@ -37,11 +37,14 @@ fn each_host_is_told_of_the_server_by_the_readmes_line() {
         told += 1;
     }
     assert_eq!(told, 3);
-    let claude = Host::all().into_iter().find(|host| host.name == "claude").expect("a host");
-    let add = claude.told["http"].add.as_ref().expect("a line").join(" ");
-    let line = add.replace("@URL@", "http://127.0.0.1:8765/mcp").replace("@TOKEN@", "$SUBAGENTS_MCP_TOKEN");
-    let line = line.replace("Authorization", "\"Authorization");
-    assert!(readme.contains(&format!("\nclaude {line}\"\n")), "the README does not say: {line}");
+    // The same over HTTP, where the host takes the token from the environment.
+    for name in ["claude", "codex"] {
+        let host = Host::all().into_iter().find(|host| host.name == name).expect("a host");
+        let add = host.told["http"].add.as_ref().expect("a line").iter();
+        let quoted = add.map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+        let line = quoted.collect::<Vec<_>>().join(" ").replace("@URL@", "http://127.0.0.1:8765/mcp");
+        assert!(readme.contains(&format!("\n{name} {line}\n")), "the README does not say: {line}");
+    }
     let opencode = Host::all().into_iter().find(|host| host.name == "opencode").and_then(|host| host.home());
     let config = fs::read_to_string(opencode.expect("its home").join("opencode.json")).expect("a file");
     let config: Value = serde_json::from_str(&config).expect("JSON");
