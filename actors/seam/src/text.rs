@@ -43,13 +43,15 @@ pub fn sanitised(text: &str) -> String {
     out
 }
 
-/// Bidirectional controls, zero-width marks, and characters that only programs see: they change how the text around them
-/// reads, or hide some in it.
+/// Bidirectional controls, zero-width marks, fillers, and characters that only programs see: they change how the text around
+/// them reads, or hide some in it. The two that choose between the looks of an emoji stay.
 fn reorders(c: char) -> bool {
     matches!(
         c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
     )
 }
 
@@ -117,6 +119,12 @@ mod tests {
             ("tab\tline\n", "tab\tline\n"),
             ("\u{9b}31mC1", "31mC1"),
             ("a\u{2028}b\u{61c}c\u{ad}d\u{e0041}e", "a\nbcde"),
+            (
+                "a\u{34f}b\u{115f}\u{1160}c\u{3164}d\u{fe00}\u{fe0d}e\u{206a}f\u{fff9}g\u{1d173}h\u{180b}i",
+                "abcdefghi",
+            ),
+            // An emoji, and how it is to look.
+            ("\u{2764}\u{fe0f}", "\u{2764}\u{fe0f}"),
         ] {
             assert_eq!(sanitised(raw), clean, "{raw:?}");
         }

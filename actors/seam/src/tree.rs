@@ -442,6 +442,8 @@ impl Tree {
             let last = children.len().saturating_sub(1);
             for (i, child) in children.into_iter().enumerate().rev() {
                 let (fork, rest) = if i == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+                // What is deeper is drawn as if it were not.
+                let rest = if indent.len() < DEEPEST { rest } else { "" };
                 stack.push((child, format!("{indent}{fork}"), format!("{indent}{rest}")));
             }
         }
@@ -452,13 +454,13 @@ impl Tree {
         let mut line = match node.kind {
             NodeKind::Service => "service".to_owned(),
             NodeKind::Parent => "parent".to_owned(),
-            NodeKind::Run => node.provider.as_deref().unwrap_or("run").to_owned(),
+            NodeKind::Run => shown(node.provider.as_deref().unwrap_or("run")),
             NodeKind::Agent => "agent".to_owned(),
             NodeKind::Process => format!("process {}", node.pid.unwrap_or_default()),
         };
         if let Some(label) = node.label.as_deref() {
             line.push(' ');
-            line.push_str(&text::bounded(&text::sanitised(label).replace(['\n', '\t'], " "), 80));
+            line.push_str(&shown(label));
         }
         if let Some(tag) = tag {
             line.push_str(" [");
@@ -519,6 +521,14 @@ impl fmt::Display for Tree {
     }
 }
 
+/// The widest indent, in bytes.
+const DEEPEST: usize = 256;
+
+/// One line of bounded length, whoever it is of.
+fn shown(name: &str) -> String {
+    text::bounded(&text::sanitised(name).replace(['\n', '\t'], " "), 80)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Node, NodeKind, Phase, Timestamp, Tree, Wait};
@@ -572,6 +582,20 @@ mod tests {
         let tagged =
             tree.drawn_tagged(|node| (node.created.as_millis() == 2).then(|| "a\u{1b}[2J\nb".to_owned()));
         assert_eq!(tagged, "service\n├─ wc · running\n│  └─ wc [a b] · running\n└─ wc · running\n");
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_with_any_names_is_drawn_in_lines_of_bounded_length() {
+        let mut nodes = vec![Node::new(AgentId::new().into(), None, NodeKind::Service)];
+        for _ in 0..20_000 {
+            let mut deeper = run(nodes[nodes.len() - 1].id, 1, None);
+            deeper.provider = Some(format!("\u{1b}]0;x\u{7}\u{202e}wc\n{}", "x".repeat(1_000)).into());
+            nodes.push(deeper);
+        }
+        let drawn = Tree::new(Timestamp::from_millis(0), nodes, Vec::new(), 0, false).to_string();
+        assert_eq!(drawn.lines().count(), 20_001);
+        assert!(drawn.lines().all(|line| line.len() < 500));
+        assert!(drawn.contains("└─ wc x") && !drawn.contains(['\u{1b}', '\u{7}', '\u{202e}']));
     }
 
     #[test]
