@@ -103,23 +103,29 @@ fn guard(scope: &str) -> ExitCode {
 }
 
 /// Our environment. Where whoever started us has cleared it, as some MCP hosts do, what was handed to an ancestor says how
-/// deep this is.
+/// deep this is, and of the caps the smallest holds.
 fn environment(name: &str) -> Option<OsString> {
     let ours = std::env::var_os(name);
-    if ours.is_some() || std::env::var_os(DEPTH).is_some() {
+    if (name != DEPTH && name != MAX_DEPTH) || std::env::var_os(DEPTH).is_some() {
         return ours;
     }
-    if name != DEPTH && name != MAX_DEPTH {
-        return None;
+    let handed = subagents::process::handed_depth();
+    if name == DEPTH {
+        return handed.map(|handed| handed.depth.to_string().into());
     }
-    let number = match (name, subagents::process::handed_depth()) {
-        (DEPTH, Some(handed)) => handed.depth,
-        (MAX_DEPTH, Some(handed)) => handed.max_depth?,
-        // The user's own cap, for the outermost.
-        (MAX_DEPTH, None) => return subagents::process::inherited_variable(MAX_DEPTH),
-        _ => return None,
+    // Without a depth it is the user's own, for the outermost.
+    let handed = match handed {
+        Some(handed) => handed.max_depth.map(|cap| cap.to_string().into()),
+        None => subagents::process::inherited_variable(MAX_DEPTH),
     };
-    Some(number.to_string().into())
+    let number = |text: &OsString| text.to_str()?.parse::<u32>().ok();
+    match (ours, handed) {
+        // What is no number is told as such.
+        (Some(ours), Some(handed)) if number(&ours).is_some() && number(&handed) < number(&ours) => {
+            Some(handed)
+        }
+        (ours, handed) => ours.or(handed),
+    }
 }
 
 fn go(args: Args) -> Result<u8, UsageError> {

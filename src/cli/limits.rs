@@ -12,11 +12,11 @@ const OURS: u64 = 64;
 /// What one child needs while it starts; afterwards it is about half.
 const PER_CHILD: u64 = 8;
 
-/// Raises the soft limit on open files as far as `jobs` children need it, and the hard limit allows. No further: the
-/// children inherit it, and some programs walk over every number up to it.
-pub(crate) fn make_room(jobs: usize) {
+/// Raises the soft limit on open files as far as `jobs` children and `others` need it, and the hard limit allows. No further:
+/// the children inherit it, and some programs walk over every number up to it.
+pub(crate) fn make_room(jobs: usize, others: usize) {
     let limit = getrlimit(Resource::Nofile);
-    if let Some(current) = raised(limit.current, limit.maximum, jobs as u64) {
+    if let Some(current) = raised(limit.current, limit.maximum, jobs as u64, others as u64) {
         // Where it is refused, a start that finds no room says so.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
@@ -55,8 +55,8 @@ pub(crate) fn room_for_threads() -> io::Result<()> {
 }
 
 /// The soft limit that is wanted, where it is not what there is. `None` in a limit is none at all.
-fn raised(soft: Option<u64>, hard: Option<u64>, jobs: u64) -> Option<u64> {
-    let wanted = OURS + PER_CHILD * jobs;
+fn raised(soft: Option<u64>, hard: Option<u64>, jobs: u64, others: u64) -> Option<u64> {
+    let wanted = OURS + PER_CHILD * jobs + others;
     let wanted = hard.map_or(wanted, |hard| wanted.min(hard));
     soft.is_some_and(|soft| soft < wanted).then_some(wanted)
 }
@@ -67,11 +67,12 @@ mod tests {
 
     #[test]
     fn the_limit_is_raised_as_far_as_needed_and_allowed() {
-        assert_eq!(raised(Some(1_024), Some(4_096), 4), None);
-        assert_eq!(raised(Some(1_024), Some(4_096), 400), Some(3_264));
-        assert_eq!(raised(Some(1_024), Some(2_000), 400), Some(2_000));
-        assert_eq!(raised(Some(1_024), Some(1_024), 400), None);
-        assert_eq!(raised(Some(1_024), None, 400), Some(3_264));
-        assert_eq!(raised(None, None, 400), None);
+        assert_eq!(raised(Some(1_024), Some(4_096), 4, 0), None);
+        assert_eq!(raised(Some(1_024), Some(4_096), 400, 0), Some(3_264));
+        assert_eq!(raised(Some(1_024), Some(4_096), 4, 2_000), Some(2_096));
+        assert_eq!(raised(Some(1_024), Some(2_000), 400, 0), Some(2_000));
+        assert_eq!(raised(Some(1_024), Some(1_024), 400, 0), None);
+        assert_eq!(raised(Some(1_024), None, 400, 0), Some(3_264));
+        assert_eq!(raised(None, None, 400, 0), None);
     }
 }

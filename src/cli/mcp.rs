@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use subagents::{
-    DynProvider, Name, SubagentService,
+    CancellationToken, DynProvider, Name, SubagentService,
     config::{Config, LedgerConfig, Policy, ProviderConfig},
     mcp::{HttpToken, McpServer},
     process::Host,
@@ -26,10 +26,14 @@ use tokio::net::TcpListener;
 
 /// How many children work at once where nothing else was said.
 const JOBS: usize = 16;
+/// How many files the clients over HTTP may have open.
+const CLIENTS: usize = 2_400;
 /// How many calls may wait for a place.
 const WAITING: usize = 4096;
 /// How long a host that goes is given for what it leaves: the grace of a cancel and a teardown.
 const GRACE: Duration = Duration::from_secs(15);
+/// How long what was still answered may take to be written.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long after a second signal.
 const NO_GRACE: Duration = Duration::from_millis(20);
 
@@ -148,7 +152,8 @@ fn invite(listener: TcpListener, token: Option<HttpToken>) -> io::Result<(TcpLis
 /// # Errors
 /// What can be known before anything starts.
 pub(crate) fn serve(plan: Plan) -> Result<u8, UsageError> {
-    limits::make_room(plan.jobs);
+    let clients = if matches!(plan.door, Door::Http(..)) { CLIENTS } else { 0 };
+    limits::make_room(plan.jobs, clients);
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     limits::room_for_threads().map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
@@ -210,11 +215,11 @@ async fn served(plan: Plan) -> Result<u8, UsageError> {
     let _seen = crate::cli::seen(&service, "subagents mcp", tell);
     let server = McpServer::new(&service, toolbox, plan.cwd);
     let door = door.map(|(listener, token)| invite(listener, token)).transpose().map_err(failed)?;
+    let (ends, over_http) = (CancellationToken::new(), door.is_some());
     let mut serving = std::pin::pin!(async {
         match door {
             None => server.serve(tokio::io::stdin(), tokio::io::stdout()).await,
-            // It is told to end by the end of the service.
-            Some((listener, token)) => server.serve_http(listener, token, std::future::pending()).await,
+            Some((listener, token)) => server.serve_http(listener, token, ends.cancelled()).await,
         }
     });
     let (mut code, caught) = tokio::select! {
@@ -237,6 +242,11 @@ async fn served(plan: Plan) -> Result<u8, UsageError> {
             service.shutdown(NO_GRACE).await
         }
     };
+    // What was still answered is written.
+    ends.cancel();
+    if caught.is_some() && over_http {
+        let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+    }
     for (run, what) in &report.leaked {
         tell(&format!("subagents: run {run} may have left something behind: {what}"));
         code = code.max(EXIT_FAILED);

@@ -43,7 +43,7 @@ const EXIT_INPUT: u8 = 2;
 /// # Errors
 /// What can be known before anything starts.
 pub(crate) fn run(plan: Plan) -> Result<u8, UsageError> {
-    limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)));
+    limits::make_room(plan.limit.map_or(plan.jobs, |limit| limit.min(plan.jobs)), 0);
     let failed = |error: io::Error| UsageError(format!("the program cannot be set up: {error}"));
     limits::room_for_threads().map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;

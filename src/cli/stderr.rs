@@ -1,4 +1,4 @@
-//! What is told on stderr beside the work: whoever does not read it holds nothing up.
+//! What `subagents mcp` tells on stderr, and the log: whoever does not read it holds nothing up.
 
 use std::{
     io::{self, Write},

@@ -41,7 +41,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
     scenario("nested", "host below itself, too deep", "refused"),
     scenario("http", "over HTTP", "answered"),
     scenario("nested-http", "host below itself, over HTTP", "refused"),
-    scenario("conformance", "conformance suite", "passed"),
+    scenario("conformance", "conformance suite, 6 scenarios", "passed"),
 ];
 
 /// What is in `host.json`. `@BASE@` stands for the address of the model server, `@HOME@` for a private home, into which the

@@ -149,7 +149,9 @@ impl Stage {
             let files = tempfile::Builder::new().prefix("streams-").tempdir_in(self.folder.path())?;
             let file = |name| files.path().join(name);
             fs::write(file("in"), stdin)?;
-            let mut command = Command::new(program);
+            // Whoever runs the suite in the background ignores interrupts, and its children with it.
+            let mut command = Command::new("/usr/bin/env");
+            command.arg("--default-signal=INT").arg(program);
             command.args(args).env_clear().envs(env).current_dir(self.work());
             command.stdin(Stdio::from(File::open(file("in"))?));
             command.stdout(Stdio::from(File::create(file("out"))?));

@@ -25,20 +25,47 @@ use crate::wire;
 /// What answers a client.
 pub(crate) struct Handler {
     pub(crate) toolbox: Toolbox,
-    /// Whose it is, where its messages do not carry another.
-    pub(crate) client: Arc<Client>,
-    /// How a message that carries none says who has sent it.
-    pub(crate) visitor: Visitor,
+    /// Whose messages it gets.
+    pub(crate) from: From,
 }
 
-/// Finds the client of a message of the protocol without sessions, or says that it is nobody in particular.
-pub(crate) type Visitor = fn(&Extensions) -> Option<Arc<Client>>;
+/// Where messages come from.
+pub(crate) enum From {
+    /// All of one client.
+    Client(Arc<Client>),
+    /// Over HTTP: those of a session carry its client.
+    #[cfg(feature = "http")]
+    Http(Arc<crate::http::Visitors>),
+}
+
+/// Who has sent a request.
+pub(crate) struct Caller {
+    pub(crate) client: Arc<Client>,
+    /// Held for as long as it is under way, where no session holds one.
+    #[cfg(feature = "http")]
+    pub(crate) _place: Option<tokio::sync::OwnedSemaphorePermit>,
+}
+
+impl Caller {
+    fn known(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            #[cfg(feature = "http")]
+            _place: None,
+        }
+    }
+}
 
 impl Handler {
-    /// Who sent it. Over HTTP a message carries its client.
-    fn client(&self, extensions: &Extensions) -> Arc<Client> {
-        let carried = extensions.get::<Arc<Client>>().cloned();
-        carried.or_else(|| (self.visitor)(extensions)).unwrap_or_else(|| self.client.clone())
+    async fn caller(&self, extensions: &Extensions) -> Result<Caller, ErrorData> {
+        if let Some(client) = extensions.get::<Arc<Client>>() {
+            return Ok(Caller::known(client.clone()));
+        }
+        match &self.from {
+            From::Client(client) => Ok(Caller::known(client.clone())),
+            #[cfg(feature = "http")]
+            From::Http(visitors) => visitors.caller(extensions).await,
+        }
     }
 
     async fn call(
@@ -48,7 +75,8 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.toolbox.tool(&request.name).ok_or_else(|| self.unknown(&request.name))?;
         let input = request.arguments.map_or(Value::Null, Value::Object);
-        let client = self.client(&cx.extensions);
+        let caller = self.caller(&cx.extensions).await?;
+        let client = &caller.client;
         let _call = client.call();
         // Both whoever cancels the call and whoever goes cancel the run.
         let token = client.parent().token().child_token();
@@ -209,7 +237,8 @@ impl ServerHandler for Handler {
 
     /// From now on the client is told when the list is another; once, however often it says so.
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
-        let client = self.client(&cx.extensions);
+        // One without a session says no such thing.
+        let Ok(Caller { client, .. }) = self.caller(&cx.extensions).await else { return };
         let Some(mut changes) = client.take_changes() else { return };
         let _call = client.call();
         while changed(&mut changes, client.gone()).await && cx.peer.notify_tool_list_changed().await.is_ok() {
@@ -222,7 +251,8 @@ impl ServerHandler for Handler {
 
     /// The same for a version of the protocol in which the client asks for it.
     async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
-        let client = self.client(&cx.request_context().extensions);
+        let caller = self.caller(&cx.request_context().extensions).await?;
+        let client = &caller.client;
         let Some(mut changes) = client.take_changes().or_else(|| self.toolbox.changes()) else {
             return Ok(());
         };

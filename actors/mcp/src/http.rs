@@ -9,4 +9,5 @@ mod replay;
 mod sessions;
 
 pub use authorization::{HttpToken, HttpTokenError};
+pub(crate) use caller::Visitors;
 pub(crate) use connections::serve;

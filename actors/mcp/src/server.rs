@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{Client, Place};
-use crate::handler::Handler;
+use crate::handler::{From, Handler};
 use crate::pipe::Pipe;
 
 /// How long the calls of a client that is gone may take to end: the grace of a cancel, and a teardown.
@@ -99,7 +99,7 @@ impl McpServer {
         let client = Client::enter(place, &self.toolbox, gone.clone(), calls.clone());
         let client = Leaving(Arc::new(client));
         let (toolbox, owner) = (self.toolbox.clone(), client.0.clone());
-        let handler = Handler { toolbox, client: owner, visitor: |_| None };
+        let handler = Handler { toolbox, from: From::Client(owner) };
         let served = async {
             let running = serve_server(handler, Pipe::new(read, write, gone.clone())).await;
             match running.map_err(|error| handshake(&error))?.waiting().await {

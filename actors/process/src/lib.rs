@@ -84,7 +84,7 @@ pub use framing::LineFramer;
 pub use guardian::guard;
 pub use host::Host;
 pub use ledger::{Ledger, Leftover, Reaped};
-pub use peer::{HandedDepth, Peer, any_child, handed_depth, inherited_variable, peer};
+pub use peer::{Descent, HandedDepth, Peer, handed_depth, inherited_variable, peer};
 pub use process::Process;
 pub use secrets::{Masker, Secrets};
 pub use stdin::Stdin;

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::io::Errno;
+
 use crate::reaper::Reaper;
 use crate::table;
 
@@ -48,38 +50,49 @@ pub fn inherited_variable(name: &str) -> Option<OsString> {
     })
 }
 
+/// Whose child a process is, however far and wherever it has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Descent {
+    /// None of this process's.
+    #[default]
+    None,
+    /// It is the child with this process id, or descends from it.
+    Child(u32),
+    /// It is, or descends from, a child that has only just been started, or that nobody holds any more.
+    Unknown,
+}
+
 /// A process at the other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The process id of the child of this process that it is, or descends from, however far and wherever it has moved.
-    pub child: Option<u32>,
+    /// Whose child it is.
+    pub descent: Descent,
     /// What it has been told of its depth, it or the nearest above it.
     pub depth: Option<HandedDepth>,
-}
-
-/// Whether this process has a child now.
-pub fn any_child() -> bool {
-    Reaper::existing().is_some_and(|reaper| reaper.has_children())
 }
 
 /// Who holds the other end of a connection over the loopback: `local` is the address of our end, `remote` that of the other.
 /// Blocking I/O: it looks through the open files of all processes of this user, a few milliseconds for each hundred of them.
 ///
-/// `None` where nobody is seen: other users' processes are not, nor is anything where there is no `/proc`.
+/// `None` where nobody is seen: other users' processes are not, nor is anything where there is no `/proc`, or only that of
+/// another PID namespace.
 ///
 /// # Errors
-/// Where `/proc` cannot be read.
+/// Where there is one, and it cannot be read now: no descriptor left.
 pub fn peer(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Peer>> {
-    table::is_ours()?;
+    if table::is_ours().is_err() {
+        return Ok(None);
+    }
     let Some(inode) = inode(local, remote)? else { return Ok(None) };
     let reaper = Reaper::existing();
     let mut seen = None;
     for id in holders(&format!("socket:[{inode}]"))? {
-        let child = reaper.as_ref().and_then(|reaper| reaper.child_of(id));
-        let peer = Peer { child, depth: depth_above(id) };
+        let descent = reaper.as_ref().map_or(Descent::None, |reaper| reaper.descent(id));
+        let peer = Peer { descent, depth: depth_above(id) };
         // One that descends from a child of ours may have handed it on to one that does not show it.
-        if child.is_some() {
+        if descent != Descent::None {
             return Ok(Some(peer));
         }
         seen = seen.or(Some(peer));
@@ -128,16 +141,21 @@ fn holders(file: &str) -> io::Result<Vec<i32>> {
         if !process.metadata().is_ok_and(|metadata| metadata.uid() == us) {
             continue;
         }
-        // One that ends meanwhile, or keeps its files to itself, holds none.
-        let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        if files
-            .map(|entry| fs::read_link(entry.path()))
-            .any(|link| link.is_ok_and(|link| link.as_os_str() == file))
-        {
+        let mut files = match fs::read_dir(process.path().join("fd")) {
+            Ok(files) => files.flatten().map(|entry| fs::read_link(entry.path())),
+            // One that ends meanwhile, or keeps its files to itself, holds none.
+            Err(error) if is_gone_or_closed(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        if files.any(|link| link.is_ok_and(|link| link.as_os_str() == file)) {
             holders.push(id);
         }
     }
     Ok(holders)
+}
+
+fn is_gone_or_closed(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM))
 }
 
 /// The inode of the other end. An end of the fourth version may stand among those of the sixth.
@@ -235,7 +253,11 @@ mod tests {
             let (ours, remote) = listener.accept().expect("a connection");
             let local = ours.local_addr().expect("its address");
             let seen = peer(local, remote).expect("it can be looked");
-            assert_eq!(seen.map(|peer| peer.child), Some(None), "{address}: it is this process itself");
+            assert_eq!(
+                seen.map(|peer| peer.descent),
+                Some(Descent::None),
+                "{address}: it is this process itself"
+            );
             drop(stream);
             assert_eq!(peer(local, remote).expect("it can be looked"), None, "{address}: nobody holds it");
         }

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::launch::{self, TagPlaces};
 use crate::ledger::HostRecords;
+use crate::peer::Descent;
 use crate::scope::{HostTag, Tag, Tags, VARIABLE};
 use crate::sweep::{Order, Sweep, SweepReport};
 use crate::table;
@@ -178,15 +179,16 @@ impl Reaper {
         lock(&self.shared.children).remove(&tag);
     }
 
-    pub(crate) fn has_children(&self) -> bool {
-        !lock(&self.shared.children).is_empty()
-    }
-
-    /// The process id of the child that a process descends from, or is.
-    pub(crate) fn child_of(&self, id: i32) -> Option<u32> {
-        let tags = table::marks(id).ok()?;
+    /// Whose child of ours a process is, or descends from.
+    pub(crate) fn descent(&self, id: i32) -> Descent {
+        let Ok(tags) = table::marks(id) else { return Descent::Unknown };
         let children = lock(&self.shared.children);
-        tags.iter().find_map(|tag| children.get(tag).copied())
+        let mut ours = tags.iter().filter(|tag| tag.host() == self.host());
+        match ours.clone().find_map(|tag| children.get(tag)) {
+            Some(child) => Descent::Child(*child),
+            None if ours.next().is_some() => Descent::Unknown,
+            None => Descent::None,
+        }
     }
 
     /// Whether all that was dropped is gone; to be asked when nothing is under way.
@@ -197,7 +199,10 @@ impl Reaper {
     pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.shared.state);
         // A child that is dropped gives its order first, and is no child after that.
-        self.has_children() || state.busy || !state.orders.is_empty() || !state.dying.is_empty()
+        !lock(&self.shared.children).is_empty()
+            || state.busy
+            || !state.orders.is_empty()
+            || !state.dying.is_empty()
     }
 
     /// Ends what `order` names.

@@ -20,7 +20,7 @@ pub(crate) struct OutputTool {
 impl Tool for OutputTool {
     fn definition(&self) -> ToolDefinition {
         let about = "Reads on in the answer of a subagent that was too long to be shown at once. Its first part says the run_id \
-                     and the offset to go on at. Long answers are kept for a while, the latest 64.";
+                     and the offset to go on at. Long answers are kept for a while.";
         ToolDefinition::new(OUTPUT_TOOL, about, Reading::schema())
             .read_only()
             .with_title("Read on in a subagent's answer")
@@ -33,8 +33,8 @@ impl Tool for OutputTool {
         })?;
         let text = self.answers.read(cx.caller().agent_id(), id).ok_or_else(|| {
             ToolError::new(
-                "No long answer of such a run is kept: answers that fit are shown whole at once, and of the long ones only the \
-                 latest are kept. To have it again, delegate again, and ask for a shorter answer.",
+                "No long answer of such a run is kept: answers that fit are shown whole at once, and of the long ones the \
+                 oldest give way. To have it again, delegate again, and ask for a shorter answer.",
             )
         })?;
         let piece = Piece::of(&text, offset, DEFAULT_ANSWER_BYTES);

@@ -1,6 +1,6 @@
 //! `subagents mcp`: a host that writes lines and reads lines, and the real program.
 
-use super::support::{Live, Run, Signal, configured, shell, subagents};
+use super::support::{Live, Run, Signal, configured, program, shell, subagents, wait};
 use crate::acp::Script;
 use serde_json::{Value, json};
 use std::{
@@ -482,6 +482,40 @@ fn n05_a_child_that_calls_its_own_server_over_http_is_below_its_run() {
     live.signal(Signal::TERM);
     let ended = live.end();
     assert_eq!((ended.code, ended.left), (Some(143), Vec::<String>::new()), "{}", ended.err);
+}
+
+#[test]
+fn n05_whoever_has_been_told_how_deep_it_is_is_no_less_deep_over_http() {
+    let folder = configured(CALLS_BACK);
+    let mut live = subagents(["mcp", "--http"]).directory(folder.path()).start();
+    let mut url = String::new();
+    let mut out = BufReader::new(live.child.stdout.take().expect("its stdout"));
+    out.read_line(&mut url).expect("a line");
+    let (port, path) =
+        url.trim().rsplit_once(':').and_then(|(_, rest)| rest.split_once('/')).expect("an address");
+    for (name, text) in [
+        ("port", port),
+        ("path", &format!("/{path}")),
+        ("body", &modern("subagent_nests", "inner").to_string()),
+    ] {
+        fs::write(folder.path().join(name), text).expect("room");
+    }
+    // The same program as a client of its own, which another host has started.
+    let script = toml_script(CALLS_BACK);
+    for (depth, told) in [("4", "inner at 5"), ("0", "inner at 1")] {
+        let mut client = program("bash");
+        client.args(["-c", &script]).current_dir(folder.path()).env("SUBAGENTS_DEPTH", depth);
+        let output = wait(client.spawn().expect("it starts"), b"outer\n".to_vec());
+        let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(answer.contains(told), "{answer}");
+    }
+    live.signal(Signal::TERM);
+    assert_eq!(live.end().code, Some(143));
+}
+
+/// The script in the configuration.
+fn toml_script(text: &str) -> String {
+    text.split("'''").nth(1).expect("a script").to_owned()
 }
 
 #[test]

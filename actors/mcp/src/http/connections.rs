@@ -16,12 +16,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::model::Extensions;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use subagents_process::{Peer, any_child};
+use serde_json::Value;
 use subagents_runtime::WeakService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -29,11 +28,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::authorization::{Authorization, HttpToken, authorize};
-use super::caller::Connection;
+use super::caller::{Connection, Entrance, Visitors};
 use super::late::promptly;
-use super::sessions::{self, Entrance, REQUESTS, Sessions};
-use crate::client::Client;
-use crate::handler::Handler;
+use super::sessions::{REQUESTS, Sessions};
+use crate::handler::{From, Handler};
 use crate::lines::mended;
 use crate::pipe::{LONGEST_MESSAGE, PATIENCE};
 use crate::server::{McpError, McpServer, ended};
@@ -56,6 +54,8 @@ const ROUND: Duration = Duration::from_secs(1);
 /// How long nobody is let in where no connection can be had.
 const PAUSE: Duration = Duration::from_millis(100);
 const JSON: &[u8] = b"application/json";
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
 /// The version of the protocol from which on there are no sessions.
 const MODERN: &str = "2026-07-28";
 /// When whoever is refused for want of room may try again, in seconds.
@@ -78,25 +78,16 @@ pub(crate) async fn serve(
     }
     let (stop, calls) = (CancellationToken::new(), TaskTracker::new());
     let _stop = stop.clone().drop_guard();
-    let entrance = Arc::new(Entrance {
-        service: server.service.clone(),
-        toolbox: server.toolbox.clone(),
-        cwd: server.cwd.clone(),
-        stop: stop.clone(),
-        calls: calls.clone(),
-    });
+    let ours = (server.service.clone(), server.toolbox.clone(), server.cwd.clone());
+    let entrance = Arc::new(Entrance::new(ours, stop.clone(), calls.clone()));
     let requests = Arc::new(Semaphore::new(REQUESTS));
-    // Whoever speaks the protocol without sessions, and is nobody's child.
-    let visitors = entrance.enter(Peer::default())?;
-    let sessions = Arc::new(Sessions::new(entrance.clone(), requests.clone()));
-    let (toolbox, client) = (server.toolbox.clone(), visitors.clone());
-    let handler =
-        move || Ok(Handler { toolbox: toolbox.clone(), client: client.clone(), visitor: visitor_of });
+    let visitors = Arc::new(Visitors::new(entrance.clone(), requests.clone())?);
+    let sessions = Arc::new(Sessions::new(entrance.clone(), requests));
+    let (toolbox, from) = (server.toolbox.clone(), visitors.clone());
+    let handler = move || Ok(Handler { toolbox: toolbox.clone(), from: From::Http(from.clone()) });
     let server = Arc::new(Server {
         protocol: StreamableHttpService::new(handler, sessions.clone(), config(address, stop.clone())),
         token,
-        entrance: entrance.clone(),
-        requests,
         known: Arc::new(Semaphore::new(CONNECTIONS)),
         sessions: sessions.clone(),
         large: Semaphore::new(LARGE_BODIES),
@@ -180,18 +171,27 @@ fn config(address: SocketAddr, stop: CancellationToken) -> StreamableHttpServerC
     config
 }
 
-/// Who a message without a session is of, where its connection is a child's of ours.
-fn visitor_of(extensions: &Extensions) -> Option<Arc<Client>> {
-    sessions::connection(extensions)?.visitor.get().cloned()
+/// What a request is part of.
+enum Asked {
+    /// A session that is there.
+    InSession,
+    /// A new one.
+    Session,
+    /// Nothing: it stands alone. With its id.
+    Alone(Value),
+}
+
+impl Asked {
+    fn of(body: &[u8]) -> Self {
+        let message = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        if message["method"] == "initialize" { Self::Session } else { Self::Alone(message["id"].clone()) }
+    }
 }
 
 /// What all connections share.
 struct Server {
     protocol: Protocol,
     token: HttpToken,
-    entrance: Arc<Entrance>,
-    /// Requests under way.
-    requests: Arc<Semaphore>,
     /// Connections of whoever has shown the token.
     known: Arc<Semaphore>,
     sessions: Arc<Sessions>,
@@ -264,61 +264,46 @@ impl Server {
             return busy("too many connections are open; close some");
         }
         let (mut head, body) = request.into_parts();
-        let body = match timeout(REQUEST, self.read(body)).await {
-            Ok(Ok(body)) => body,
+        let (body, large) = match timeout(REQUEST, self.read(body)).await {
+            Ok(Ok(read)) => read,
             Ok(Err(refused)) => return refused,
             Err(_) => return told(StatusCode::REQUEST_TIMEOUT, "the body did not come within 30 seconds"),
         };
-        let has_session = head.headers.contains_key("mcp-session-id");
-        if !has_session {
-            let Ok(place) = self.requests.clone().try_acquire_owned() else {
-                return busy("too many requests are open; wait for some of their answers");
-            };
-            // Held by whatever it is answered by.
-            head.extensions.insert(Arc::new(place));
-            self.visited(&connection).await;
-        }
-        let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
-        let is_modern = head.headers.get("mcp-protocol-version").is_some_and(|version| *version >= *MODERN);
-        if !has_session && !is_modern && !self.sessions.has_room() {
-            return busy("all sessions are in use; end one, or try again in some seconds");
+        let has_session = head.headers.contains_key(SESSION);
+        let is_modern = head.headers.get(VERSION).is_some_and(|version| *version >= *MODERN);
+        if has_session && is_modern {
+            return told(StatusCode::BAD_REQUEST, "there are no sessions in this version of the protocol");
         }
         head.extensions.insert(connection);
+        let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
         let body = match mended(&body) {
             Cow::Borrowed(_) => body,
             Cow::Owned(mended) => mended.into(),
         };
+        let asked = if has_session { Asked::InSession } else { Asked::of(&body) };
         let request = Request::from_parts(head, Full::new(body));
-        let answer = if has_session {
-            self.protocol.handle(request).await
-        } else {
-            let protocol = self.protocol.clone();
-            promptly(async move { protocol.handle(request).await }).await
+        let answer = match asked {
+            Asked::Session if !self.sessions.has_room() => {
+                return busy("all sessions are in use; end one, or try again in some seconds");
+            }
+            Asked::InSession | Asked::Session => self.protocol.handle(request).await,
+            Asked::Alone(id) => {
+                let protocol = self.protocol.clone();
+                promptly(id, async move { protocol.handle(request).await }).await
+            }
         };
+        drop(large);
         if is_json && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return told(StatusCode::BAD_REQUEST, "the body is no message of JSON-RPC 2.0");
         }
         answer
     }
 
-    /// Finds out whether one without a session is a child of ours, where we have any.
-    async fn visited(&self, connection: &Connection) {
-        if connection.visitor.initialized() || !any_child() {
-            return;
-        }
-        let peer = connection.peer().await;
-        if peer.child.is_some()
-            && let Ok(client) = self.entrance.enter(peer)
-        {
-            let _ = connection.visitor.set(client);
-        }
-    }
-
-    /// All of a body.
-    async fn read(&self, mut body: Incoming) -> Result<Bytes, Answer> {
+    /// All of a body, and the place that it holds until it is understood.
+    async fn read(&self, mut body: Incoming) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Answer> {
         let is_large = body.size_hint().upper().is_none_or(|length| length > LARGE);
         // The semaphore is never closed.
-        let _large = if is_large { self.large.acquire().await.ok() } else { None };
+        let large = if is_large { self.large.acquire().await.ok() } else { None };
         let mut whole = Vec::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Err(told(StatusCode::BAD_REQUEST, "the body broke off")) };
@@ -329,7 +314,7 @@ impl Server {
             }
             whole.extend_from_slice(data);
         }
-        Ok(whole.into())
+        Ok((whole.into(), large))
     }
 }
 

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, interval_at, timeout};
 
@@ -18,17 +19,18 @@ const PROMPTLY: Duration = Duration::from_secs(1);
 /// How often there is a sign of life then.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 const EVENTS: &str = "text/event-stream";
+const JSON: &[u8] = b"application/json";
 
 /// The answer itself where it comes promptly; else one whose events are those of the answer, or whose one event it is. It is
 /// dropped with what is given.
-pub(super) async fn promptly(answer: impl Future<Output = Answer> + Send + 'static) -> Answer {
+pub(super) async fn promptly(id: Value, answer: impl Future<Output = Answer> + Send + 'static) -> Answer {
     let mut waiting = JoinSet::new();
     waiting.spawn(answer);
     if let Ok(answer) = timeout(PROMPTLY, waiting.join_next()).await {
         return answer.and_then(Result::ok).unwrap_or_else(broken);
     }
     let signs = interval_at(tokio::time::Instant::now(), SIGN_OF_LIFE);
-    let events = stream::unfold(Late::Waiting(waiting, signs), Late::next);
+    let events = stream::unfold(Late::Waiting(id, waiting, signs), Late::next);
     let mut answer = Response::new(StreamBody::new(events).boxed());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
@@ -42,7 +44,8 @@ fn broken() -> Answer {
 }
 
 enum Late {
-    Waiting(JoinSet<Answer>, Interval),
+    /// With the request's id.
+    Waiting(Value, JoinSet<Answer>, Interval),
     Here(Answer),
 }
 
@@ -50,19 +53,19 @@ impl Late {
     async fn next(self) -> Option<(Result<Frame<Bytes>, Infallible>, Self)> {
         let mut answer = match self {
             Self::Here(answer) => answer,
-            Self::Waiting(mut waiting, mut signs) => {
+            Self::Waiting(id, mut waiting, mut signs) => {
                 tokio::select! {
                     biased;
                     answer = waiting.join_next() => {
                         let answer = answer.and_then(Result::ok)?;
                         if !is_events(&answer) {
-                            return Some(one_event(answer).await);
+                            return Some(one_event(&id, answer).await);
                         }
                         answer
                     }
                     _ = signs.tick() => {
                         let sign = Frame::data(Bytes::from_static(b": \n\n"));
-                        return Some((Ok(sign), Self::Waiting(waiting, signs)));
+                        return Some((Ok(sign), Self::Waiting(id, waiting, signs)));
                     }
                 }
             }
@@ -76,11 +79,17 @@ fn is_events(answer: &Answer) -> bool {
     answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()))
 }
 
-/// A message as the one event, and the end.
-async fn one_event(answer: Answer) -> (Result<Frame<Bytes>, Infallible>, Late) {
+/// A message as the one event, and the end. What is no message is told in one.
+async fn one_event(id: &Value, answer: Answer) -> (Result<Frame<Bytes>, Infallible>, Late) {
     let (head, body) = answer.into_parts();
     let Ok(body) = body.collect().await;
-    let event = [b"data: ", &*body.to_bytes(), b"\n\n"].concat();
+    let mut body = body.to_bytes();
+    if !head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON)) {
+        let why = String::from_utf8_lossy(&body);
+        let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": why}});
+        body = error.to_string().into();
+    }
+    let event = [b"data: ", &*body, b"\n\n"].concat();
     let empty = http_body_util::Empty::new().boxed();
     (Ok(Frame::data(event.into())), Late::Here(Response::from_parts(head, empty)))
 }
@@ -98,7 +107,7 @@ mod tests {
     }
 
     async fn after(wait: u64, kind: &'static str, text: &'static str) -> (String, String) {
-        let answer = promptly(async move {
+        let answer = promptly(json!(7), async move {
             sleep(Duration::from_millis(wait)).await;
             answer(kind, text)
         });
@@ -115,6 +124,11 @@ mod tests {
         assert_eq!(after(900, json, "{}").await, pair(json, "{}"));
         assert_eq!(after(900, EVENTS, "data: 1\n\n").await, pair(EVENTS, "data: 1\n\n"));
         assert_eq!(after(1_500, json, "{}").await, pair(EVENTS, ": \n\ndata: {}\n\n"));
+        let told = r#"{"error":{"code":-32603,"message":"it ends"},"id":7,"jsonrpc":"2.0"}"#;
+        assert_eq!(
+            after(1_500, "text/plain", "it ends").await,
+            pair(EVENTS, &format!(": \n\ndata: {told}\n\n"))
+        );
         assert_eq!(after(40_000, EVENTS, "data: 1\n\n").await, pair(EVENTS, ": \n\n: \n\n: \n\ndata: 1\n\n"));
     }
 }

@@ -18,6 +18,11 @@ const EVENTS: usize = 64;
 /// As many streams that have ended.
 const ENDED: usize = 256;
 
+/// How long an answer may be on its way after its request is over.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How the stream is called that belongs to no request, after its session.
+const COMMON: &str = ":common";
+
 /// The streams of one session. Each ends with the answer to its request; that which belongs to no request does not.
 #[derive(Default)]
 pub(super) struct Replay(Mutex<Kept>);
@@ -27,6 +32,8 @@ struct Kept {
     streams: HashMap<StreamId, Arc<Tape>>,
     /// Those that have ended, the longest ago first.
     ended: VecDeque<(Instant, StreamId)>,
+    /// Those whose request is over, and whose answer, if there is one, is on its way.
+    over: Vec<(Instant, StreamId)>,
 }
 
 /// One stream.
@@ -55,7 +62,8 @@ impl Tape {
 
     /// Gives the event's id, and whether it is the last.
     fn record(&self, stream: &str, event: &ServerSseMessage) -> (EventId, bool) {
-        let last = is_answer(event);
+        // An answer that comes after a cancel may stand in that of no request.
+        let last = is_answer(event) && !stream.ends_with(COMMON);
         let mut state = self.state();
         let id = format!("{stream}/{}", state.first + state.events.len() as u64);
         let mut event = event.clone();
@@ -69,6 +77,13 @@ impl Tape {
         drop(state);
         self.grown.send_replace(());
         (id, last)
+    }
+
+    /// Nothing more comes. False where that was known.
+    fn end(&self) -> bool {
+        let ends = !std::mem::replace(&mut self.state().ended, true);
+        self.grown.send_replace(());
+        ends
     }
 
     /// The first event from this number on and the number after it; none where it is not there yet, an error where it never
@@ -93,10 +108,19 @@ impl Replay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what ended this long ago.
+    /// The request of a stream is over. Its answer ends it; or, where there is none, some seconds.
+    pub(super) fn is_over(&self, stream: &str) {
+        let mut kept = self.kept();
+        if kept.streams.contains_key(stream) {
+            kept.over.push((Instant::now(), stream.to_owned()));
+        }
+    }
+
+    /// Ends what has no answer, and forgets what ended this long ago.
     pub(super) fn forget(&self, age: Duration) {
         let mut kept = self.kept();
         let now = Instant::now();
+        kept.end_over(now);
         while kept.ended.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= age) {
             kept.forget_first();
         }
@@ -104,6 +128,24 @@ impl Replay {
 }
 
 impl Kept {
+    fn end_over(&mut self, now: Instant) {
+        let mut over = std::mem::take(&mut self.over);
+        over.retain(|(at, stream)| {
+            let waits = now.saturating_duration_since(*at) < ANSWER;
+            if !waits
+                && let Some(tape) = self.streams.get(stream)
+                && tape.end()
+            {
+                self.ended.push_back((now, stream.clone()));
+            }
+            waits
+        });
+        self.over = over;
+        while self.ended.len() > ENDED {
+            self.forget_first();
+        }
+    }
+
     fn forget_first(&mut self) {
         if let Some((_, stream)) = self.ended.pop_front() {
             self.streams.remove(&stream);
@@ -190,6 +232,31 @@ mod tests {
             assert!(replay.replay_events_after(gone).await.is_err(), "{gone}");
         }
         assert!(replay.replay_events_after("other/0").await.is_ok(), "it has not ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_cancelled_ends_without_an_answer_and_what_belongs_to_no_request_does_not_end() {
+        let replay = Replay::default();
+        for stream in ["cancelled", "answered", "s:common"] {
+            replay.store_event(stream, &note()).await.expect("room");
+        }
+        replay.store_event("s:common", &answer()).await.expect("room");
+        replay.is_over("cancelled");
+        replay.is_over("answered");
+        replay.is_over("nobody");
+        replay.forget(Duration::from_secs(30));
+        let mut follows = replay.replay_events_after("cancelled/0").await.expect("it is kept");
+        assert!(follows.next().now_or_never().is_none(), "its answer may be on its way");
+        replay.store_event("answered", &answer()).await.expect("room");
+        tokio::time::advance(Duration::from_secs(6)).await;
+        replay.forget(Duration::from_secs(30));
+        assert!(follows.next().await.is_none());
+        tokio::time::advance(Duration::from_secs(31)).await;
+        replay.forget(Duration::from_secs(30));
+        assert!(replay.replay_events_after("cancelled/0").await.is_err());
+        assert!(replay.replay_events_after("answered/0").await.is_err());
+        let id = replay.store_event("s:common", &note()).await.expect("room");
+        assert_eq!(id, "s:common/2");
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -15,22 +14,16 @@ use rmcp::model::{
 };
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{
-    EventStream, ServerSseMessage, SessionId, SessionManager,
+    EventStream, ServerSseMessage, SessionId, SessionManager, StreamId,
 };
-use subagents_process::Peer;
-use subagents_runtime::WeakService;
-use subagents_tool::Toolbox;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::caller::{Connection, place};
+use super::caller::{Connection, Entrance};
 use super::presence::{ABSENCE, Presence};
 use super::replay::Replay;
 use crate::client::Client;
 use crate::pipe::{OpenRequest, OpenRequests, too_many};
-use crate::server::McpError;
 
 /// As many sessions may be open at once; the one that has been idle for longest makes room for the next.
 const SESSIONS: usize = 256;
@@ -38,23 +31,6 @@ const SESSIONS: usize = 256;
 pub(super) const REQUESTS: usize = 1024;
 /// How long a session that is told to end may take to hear of it. What its client owned is ended before.
 const ENDING: Duration = Duration::from_secs(5);
-
-/// What a client comes to.
-pub(super) struct Entrance {
-    pub(super) service: WeakService,
-    pub(super) toolbox: Toolbox,
-    pub(super) cwd: Arc<Path>,
-    pub(super) stop: CancellationToken,
-    pub(super) calls: TaskTracker,
-}
-
-impl Entrance {
-    pub(super) fn enter(&self, peer: Peer) -> Result<Arc<Client>, McpError> {
-        let service = self.service.upgrade().ok_or(McpError::ServiceGone)?;
-        let place = place(&service, &self.cwd, peer)?;
-        Ok(Arc::new(Client::enter(place, &self.toolbox, self.stop.child_token(), self.calls.clone())))
-    }
-}
 
 /// All sessions of a server.
 pub(super) struct Sessions {
@@ -128,10 +104,12 @@ impl Session {
 
 /// Held for as long as a request of a session is under way.
 #[derive(Clone)]
-struct UnderWay(#[expect(dead_code, reason = "it is held")] Arc<Held>);
+struct UnderWay(Arc<Held>);
 
 struct Held {
     session: Arc<Session>,
+    /// The stream of its answer, once that is known.
+    stream: OnceLock<StreamId>,
     _place: OwnedSemaphorePermit,
     _open: OpenRequest,
 }
@@ -139,12 +117,16 @@ struct Held {
 impl UnderWay {
     fn begin(session: &Arc<Session>, place: OwnedSemaphorePermit, open: OpenRequest) -> Self {
         session.presence().call_begins();
-        Self(Arc::new(Held { session: session.clone(), _place: place, _open: open }))
+        Self(Arc::new(Held { session: session.clone(), stream: OnceLock::new(), _place: place, _open: open }))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // Cancelled, it has no answer.
+        if let Some(stream) = self.stream.get() {
+            self.session.replay.is_over(stream);
+        }
         self.session.presence().call_ends(Instant::now());
     }
 }
@@ -283,11 +265,8 @@ impl SessionManager for Sessions {
         } else {
             None
         };
-        let peer = match connection {
-            Some(connection) => connection.peer().await,
-            None => Peer::default(),
-        };
-        let client = self.entrance.enter(peer).map_err(io::Error::other)?;
+        let connection = connection.ok_or_else(|| io::Error::other("it came over no connection"))?;
+        let client = self.entrance.enter(&connection).await.map_err(io::Error::other)?;
         message.insert_extension(session.client.get_or_init(|| client).clone());
         let answer = session.local.initialize_session(id, message).await.map_err(io::Error::other)?;
         if let JsonRpcMessage::Response(response) = &answer
@@ -326,9 +305,18 @@ impl SessionManager for Sessions {
             }
         };
         session.sign(&mut message);
+        let held = Arc::downgrade(&under_way.0);
         message.insert_extension(under_way);
         let (listening, primed) = (Listening::begin(&session), session.knows_priming());
         let answers = session.local.create_stream(id, message).await.map_err(io::Error::other)?;
+        let answers = answers.inspect(move |event| {
+            // The first says how the stream is called.
+            if let (Some(held), Some(id)) = (held.upgrade(), &event.event_id)
+                && let Some((stream, _)) = id.rsplit_once('/')
+            {
+                held.stream.get_or_init(|| stream.to_owned());
+            }
+        });
         let answers = answers.filter(move |event| std::future::ready(primed || event.message.is_some()));
         Ok(listened(answers, listening))
     }

@@ -163,6 +163,7 @@ async fn e01_n05_a_tree_that_would_grow_for_ever_stops_at_its_depth() {
 struct Agent {
     id: AgentId,
     depth: u32,
+    max_depth: Option<u32>,
     token: CancellationToken,
 }
 
@@ -172,6 +173,9 @@ impl LocalAgent for Agent {
     }
     fn depth(&self) -> u32 {
         self.depth
+    }
+    fn max_depth(&self) -> Option<u32> {
+        self.max_depth
     }
     fn cwd(&self) -> &Path {
         Path::new("/")
@@ -193,7 +197,12 @@ async fn spec_5_6_a_cap_ends_with_its_run_and_the_depth_of_the_header_is_the_flo
     let capped = service.start("able", StartRequest::new(&root, "nest:1:x").max_depth(1)).await.unwrap();
     assert_eq!(capped.result().await.unwrap().text(), "[DEPTH_EXCEEDED]");
     // The same agent, resumed by its host: its depth is known, the cap of its earlier run is not.
-    let agent = Agent { id: capped.agent_id(), depth: capped.node().depth, token: CancellationToken::new() };
+    let agent = Agent {
+        id: capped.agent_id(),
+        depth: capped.node().depth,
+        max_depth: None,
+        token: CancellationToken::new(),
+    };
     capped.dispose().await.unwrap();
     let resumed = service.adopt(&agent).unwrap();
     let below = service.start("it", StartRequest::new(&resumed, "fine")).await.unwrap();
@@ -208,7 +217,9 @@ async fn spec_5_1_depth_is_counted_by_the_registry_from_the_adopted_depth() {
     let probe = Probe::default();
     let (service, _root) = service_with(&probe, |builder| builder.max_depth(7));
     let token = CancellationToken::new();
-    let adopted = service.adopt(&Agent { id: AgentId::new(), depth: 6, token: token.clone() }).unwrap();
+    let adopted = service
+        .adopt(&Agent { id: AgentId::new(), depth: 6, max_depth: None, token: token.clone() })
+        .unwrap();
     assert_eq!(adopted.parent().depth(), 6);
     let result = service.delegate("it", StartRequest::new(&adopted, "nest:1:x")).await.unwrap();
     assert_eq!(result.text(), "[DEPTH_EXCEEDED]");
@@ -220,6 +231,51 @@ async fn spec_5_1_depth_is_counted_by_the_registry_from_the_adopted_depth() {
         service.start("it", StartRequest::new(&adopted, "x")).await.unwrap_err().code(),
         "PARENT_GONE"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn spec_5_1_of_the_caps_of_a_service_and_of_an_adopted_agent_the_smaller_holds() {
+    for (ours, theirs, allowed) in
+        [(Some(7), Some(3), false), (Some(3), Some(7), false), (None, Some(3), false), (Some(9), None, true)]
+    {
+        let probe = Probe::default();
+        let (service, _root) = service_with(&probe, |builder| match ours {
+            Some(cap) => builder.max_depth(cap),
+            None => builder,
+        });
+        let agent =
+            Agent { id: AgentId::new(), depth: 3, max_depth: theirs, token: CancellationToken::new() };
+        let adopted = service.adopt(&agent).unwrap();
+        let started = service.start("it", StartRequest::new(&adopted, "fine")).await;
+        match started {
+            Ok(run) => {
+                assert!(allowed, "{ours:?} {theirs:?}");
+                run.dispose().await.unwrap();
+            }
+            Err(error) => {
+                assert_eq!((error.code(), allowed), ("DEPTH_EXCEEDED", false), "{ours:?} {theirs:?}")
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn spec_5_1_a_child_that_comes_from_outside_is_found_by_its_process() {
+    let probe = Probe::default();
+    let (service, root) = service(&probe);
+    let run = service.start("it", StartRequest::new(&root, "process:child hang")).await.unwrap();
+    until("the process is told", || service.parent_of_process(4242, "/").unwrap().is_some()).await;
+    let parent = service.parent_of_process(4242, "/").unwrap().unwrap();
+    assert_eq!((parent.depth(), parent.run_id()), (1, Some(run.id())));
+    assert!(service.parent_of_process(4243, "/").unwrap().is_none());
+    assert!(service.parent_of_process(4242, "nowhere").is_err());
+    let below = service.start("it", StartRequest::new(parent, "fine")).await.unwrap();
+    assert_eq!(below.node().depth, 2);
+    below.dispose().await.unwrap();
+    run.cancel(CancelCause::REQUESTED);
+    run.result().await.unwrap();
+    assert!(service.parent_of_process(4242, "/").unwrap().is_none(), "it is over");
+    run.dispose().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
