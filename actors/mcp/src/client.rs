@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use subagents_runtime::{Root, SubagentService};
-use subagents_seam::{CancelCause, Parent};
-use subagents_tool::{Toolbox, ToolboxChanges};
+use subagents_seam::{CancelCause, Name, Parent};
+use subagents_tool::Toolbox;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -19,8 +19,8 @@ pub(crate) struct Client {
     gone: CancellationToken,
     calls: TaskTracker,
     toolbox: Toolbox,
-    /// Since it came, until somebody tells it of them.
-    changes: Mutex<Option<ToolboxChanges>>,
+    /// The tools that were here when it came, until somebody tells it of changes.
+    known: Mutex<Option<Vec<Name>>>,
 }
 
 /// Where in the tree it delegates from.
@@ -46,8 +46,10 @@ impl Client {
         gone: CancellationToken,
         calls: TaskTracker,
     ) -> Self {
-        // Attached before it has seen any tool (SPEC 2.4).
-        Self { place, gone, calls, toolbox: toolbox.clone(), changes: Mutex::new(toolbox.changes()) }
+        // Before it has seen any tool: what is another by the time that somebody listens, it is told (SPEC 2.4). Not a stream of
+        // changes, which holds what nobody reads.
+        let known = Mutex::new(Some(names(toolbox)));
+        Self { place, gone, calls, toolbox: toolbox.clone(), known }
     }
 
     pub(crate) fn parent(&self) -> &Parent {
@@ -67,9 +69,10 @@ impl Client {
         self.calls.token()
     }
 
-    /// What changes with the tools since it came; none where somebody tells it of that already.
-    pub(crate) fn take_changes(&self) -> Option<ToolboxChanges> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Whether the tools are others than when it came. None where that was asked already.
+    pub(crate) fn has_news(&self) -> Option<bool> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        known.map(|known| known != names(&self.toolbox))
     }
 
     /// It goes, and what it owns is cancelled.
@@ -79,6 +82,10 @@ impl Client {
         }
         self.gone.cancel();
     }
+}
+
+fn names(toolbox: &Toolbox) -> Vec<Name> {
+    toolbox.tools().into_iter().map(|tool| tool.name).collect()
 }
 
 impl Drop for Client {

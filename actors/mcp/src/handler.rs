@@ -239,9 +239,13 @@ impl ServerHandler for Handler {
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
         // One without a session says no such thing.
         let Ok(Caller { client, .. }) = self.caller(&cx.extensions).await else { return };
-        let Some(mut changes) = client.take_changes() else { return };
+        // First the subscription, then the look: what falls between is in both.
+        let changes = self.toolbox.changes();
+        let (Some(mut changes), Some(news)) = (changes, client.has_news()) else { return };
         let _call = client.call();
-        while changed(&mut changes, client.gone()).await && cx.peer.notify_tool_list_changed().await.is_ok() {
+        let mut told = !news || cx.peer.notify_tool_list_changed().await.is_ok();
+        while told && changed(&mut changes, client.gone()).await {
+            told = cx.peer.notify_tool_list_changed().await.is_ok();
         }
     }
 
@@ -253,12 +257,12 @@ impl ServerHandler for Handler {
     async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
         let caller = self.caller(&cx.request_context().extensions).await?;
         let client = &caller.client;
-        let Some(mut changes) = client.take_changes().or_else(|| self.toolbox.changes()) else {
-            return Ok(());
-        };
+        let Some(mut changes) = self.toolbox.changes() else { return Ok(()) };
+        let mut news = client.has_news().unwrap_or(false);
         let _call = client.call();
         let telling = async {
-            while changed(&mut changes, client.gone()).await {
+            while news || changed(&mut changes, client.gone()).await {
+                news = false;
                 let changed = ToolListChangedNotification::default();
                 if cx.sink().send(ServerNotification::ToolListChangedNotification(changed)).await.is_err() {
                     return;

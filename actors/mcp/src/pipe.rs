@@ -27,6 +27,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const REQUESTS: usize = 4096;
 /// As many messages to it may wait; then nothing more is read of it until it has read some.
 const WRITES: usize = 64;
+/// The longest id of a request: it stands in all that is said of it.
+const LONGEST_ID: usize = 256;
 /// The longest message of a client's.
 pub(crate) const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// How long what is on its way to a client that goes may take.
@@ -77,6 +79,12 @@ impl OpenRequests {
     /// Opens one; an error where it may not be.
     pub(crate) fn begin(&self, id: &RequestId, most: usize) -> Result<OpenRequest, ErrorData> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let RequestId::String(id) = id
+            && id.len() > LONGEST_ID
+        {
+            let why = format!("an id has {LONGEST_ID} bytes at most");
+            return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None));
+        }
         if open.len() >= most {
             return Err(too_many(most));
         }

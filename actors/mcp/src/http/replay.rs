@@ -116,6 +116,14 @@ impl Replay {
         }
     }
 
+    /// Nothing more comes of any.
+    pub(super) fn close(&self) {
+        let kept = self.kept();
+        for tape in kept.streams.values() {
+            tape.end();
+        }
+    }
+
     /// Ends what has no answer, and forgets what ended this long ago.
     pub(super) fn forget(&self, age: Duration) {
         let mut kept = self.kept();
@@ -231,7 +239,10 @@ mod tests {
         for gone in [&*first, "s/1", "nobody/0", "", "s", "s/x"] {
             assert!(replay.replay_events_after(gone).await.is_err(), "{gone}");
         }
-        assert!(replay.replay_events_after("other/0").await.is_ok(), "it has not ended");
+        let mut other = replay.replay_events_after("other/0").await.expect("it has not ended");
+        assert!(other.next().now_or_never().is_none());
+        replay.close();
+        assert!(other.next().await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -231,6 +231,7 @@ async fn end(id: &SessionId, session: &Session) {
         client.leave();
     }
     let _ = timeout(ENDING, session.local.close_session(id)).await;
+    session.replay.close();
 }
 
 /// The connection that a message came over.
